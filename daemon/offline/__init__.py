@@ -1,0 +1,1 @@
+"""The built-in models: rules and hashed n-grams. Deterministic, no network, no key."""

@@ -1,0 +1,1 @@
+"""What happened: event types, their codec, the append-only log and the session registry."""

@@ -1,0 +1,261 @@
+"""What happens inside one append transaction, on the writer's thread.
+
+Gate, sequence numbers, chain, words, names, registry, dead letters and the bus checkpoint stand or fall
+together: a crash leaves either all of a batch or nothing.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from events.codec import encode_event
+from events.envelope import (
+    BusPosition,
+    NewEvent,
+    RecordedEvent,
+    Reference,
+    commit_to,
+    link,
+    make_reference,
+)
+from events.errors import MemForestError
+from events.gate import CHANGES_FACTS, Verdict, check_decision, judge
+from events.registry import index_event
+from events.session import SessionErased, TurnConflicted, TurnRecorded
+from events.time import Instant
+
+# Given the reference of an event's key, 16 bytes that nobody can guess. Tests derive them from a seed.
+NonceSource: TypeAlias = Callable[[Reference], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Input that could not be decoded, with the reason; user and session are those of its subject."""
+
+    subject: str
+    payload: bytes
+    reason: str
+    bus: BusPosition
+    user_id: str | None = None
+    session_id: str | None = None
+    key: str | None = None  # of the message, when it could be told: `wait_for` then answers at once
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What is written in one transaction: events, dead letters, and how far the bus has been read."""
+
+    events: tuple[NewEvent, ...] = ()
+    dead_letters: tuple[DeadLetter, ...] = ()
+    checkpoint: BusPosition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one event of a batch. `seq` and `user_seq` are of the event that holds the key."""
+
+    verdict: Verdict
+    seq: int | None = None
+    user_seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """How names become references in this store."""
+
+    secret: bytes
+
+    def user(self, user_id: str) -> Reference:
+        """The reference of a user."""
+        return make_reference(self.secret, "user", user_id)
+
+    def session(self, user_id: str, session_id: str) -> Reference:
+        """The reference of a session; sessions of two users never share one."""
+        return make_reference(self.secret, "session", user_id, session_id)
+
+    def key(self, key: str) -> Reference:
+        """The reference of an idempotency key."""
+        return make_reference(self.secret, "key", key)
+
+
+def append_batches(
+    connection: sqlite3.Connection, batches: list[Batch], keys: Keys, nonces: NonceSource, now: Instant
+) -> list[tuple[Outcome, ...] | MemForestError]:
+    """Write batches in one transaction (group commit). A batch the gate turns away leaves nothing behind.
+
+    Raises sqlite3.Error when nothing at all could be written.
+    """
+    results: list[tuple[Outcome, ...] | MemForestError] = []
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for batch in batches:
+            try:
+                for new in batch.events:
+                    check_decision(connection, new, keys.user(new.user_id))
+            except MemForestError as error:
+                results.append(error)
+                continue
+            results.append(_append_batch(connection, batch, keys, nonces, now))
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return results
+
+
+def _append_batch(
+    connection: sqlite3.Connection, batch: Batch, keys: Keys, nonces: NonceSource, now: Instant
+) -> tuple[Outcome, ...]:
+    outcomes = tuple(_append_event(connection, new, keys, nonces, now) for new in batch.events)
+    for letter in batch.dead_letters:
+        _store_dead_letter(connection, letter, keys, now)
+    if batch.checkpoint is not None:
+        connection.execute(
+            "INSERT OR REPLACE INTO bus_checkpoint VALUES (?, ?, ?)",
+            (batch.checkpoint.stream, batch.checkpoint.epoch, batch.checkpoint.seq),
+        )
+    return outcomes
+
+
+def _append_event(
+    connection: sqlite3.Connection, new: NewEvent, keys: Keys, nonces: NonceSource, now: Instant
+) -> Outcome:
+    user = keys.user(new.user_id)
+    session = None if new.session_id is None else keys.session(new.user_id, new.session_id)
+    key = keys.key(new.key)
+    judgement = judge(connection, new, session, key)
+    if judgement.verdict is Verdict.RECORDED:
+        recorded = _write_event(connection, new, (user, session, key), nonces(key), now)
+        return Outcome(Verdict.RECORDED, recorded.seq, recorded.user_seq)
+    if judgement.verdict is Verdict.REFUSED:
+        connection.execute(
+            "INSERT INTO refusals VALUES (?, 1) ON CONFLICT (key) DO UPDATE SET count = count + 1", (key,)
+        )
+        return Outcome(Verdict.REFUSED)
+    if judgement.verdict is Verdict.CONFLICTING and isinstance(new.event, TurnRecorded):
+        _record_conflict(connection, new, judgement.holder or 0, keys, nonces, now)
+    (user_seq,) = connection.execute(
+        "SELECT user_seq FROM events WHERE seq = ?", (judgement.holder,)
+    ).fetchone()
+    return Outcome(judgement.verdict, judgement.holder, user_seq)
+
+
+def _record_conflict(
+    connection: sqlite3.Connection,
+    new: NewEvent,
+    holder: int,
+    keys: Keys,
+    nonces: NonceSource,
+    now: Instant,
+) -> None:
+    """Keep what a conflicting turn said, once a message: the first turn stands."""
+    assert isinstance(new.event, TurnRecorded)
+    place = "socket" if new.bus is None else f"{new.bus.stream}/{new.bus.epoch}/{new.bus.seq}"
+    conflict = NewEvent(
+        user_id=new.user_id,
+        session_id=new.session_id,
+        event=TurnConflicted(holder, new.event.content, new.event.role, new.event.name),
+        key=f"conflict/{place}/{new.key}",
+        happened_at=new.happened_at,
+        lineage=new.lineage,
+        bus=new.bus,
+        time_assigned=True,
+    )
+    _append_event(connection, conflict, keys, nonces, now)
+
+
+def _write_event(
+    connection: sqlite3.Connection,
+    new: NewEvent,
+    references: tuple[Reference, Reference | None, Reference],
+    nonce: bytes,
+    now: Instant,
+) -> RecordedEvent:
+    user, session, key = references
+    body, words = encode_event(new.event)
+    if not words:
+        nonce = b""
+    seq, running = connection.execute("SELECT seq + 1, running FROM head").fetchone()
+    row = connection.execute("SELECT user_seq, chain FROM users WHERE user = ?", (user,)).fetchone()
+    user_seq, previous = (1, bytes(32)) if row is None else (row[0] + 1, row[1])
+    lineage = tuple(sorted(set(new.lineage)))
+    stream, epoch, bus_seq = (new.bus.stream, new.bus.epoch, new.bus.seq) if new.bus else (None, None, None)
+    fields = (
+        seq, user, user_seq, session, new.event.wire_name, new.event.version, key, int(new.happened_at),
+        int(now), new.caused_by, b"".join(lineage), new.basis, stream, epoch, bus_seq, body,
+        commit_to(nonce, words),
+    )  # fmt: skip
+    chain = link(previous, fields)
+    marks = ",".join("?" * (len(fields) + 1))
+    connection.execute(f"INSERT INTO events VALUES ({marks})", (*fields, chain))
+    connection.execute("UPDATE head SET seq = ?, running = ?", (seq, link(running, [chain])))
+    _write_words(connection, seq, nonce, words)
+    _write_names(connection, new, references)
+    decided = user_seq if isinstance(new.event, CHANGES_FACTS) else 0
+    connection.execute(
+        """INSERT INTO users VALUES (?1, ?2, ?3, ?4) ON CONFLICT (user) DO UPDATE
+           SET user_seq = ?2, decided = max(decided, ?3), chain = ?4""",
+        (user, user_seq, decided, chain),
+    )
+    recorded = RecordedEvent(
+        seq=seq, user=user, user_seq=user_seq, session=session, user_id=new.user_id,
+        session_id=new.session_id, type=new.event.wire_name, version=new.event.version, key=key,
+        happened_at=new.happened_at, recorded_at=now, caused_by=new.caused_by, lineage=lineage,
+        basis=new.basis, bus_stream=stream, bus_seq=bus_seq,
+        nonce=nonce, event=new.event,
+    )  # fmt: skip
+    index_event(connection, recorded, new.event)
+    return recorded
+
+
+def _write_words(connection: sqlite3.Connection, seq: int, nonce: bytes, words: tuple[str, ...]) -> None:
+    # Text is stored as UTF-8 bytes: TEXT with a NUL is cut by length() and damaged TEXT explodes on read.
+    rows = [(seq, n, nonce, word.encode()) for n, word in enumerate(words)]
+    connection.executemany("INSERT INTO words VALUES (?, ?, ?, ?)", rows)
+
+
+def _write_names(
+    connection: sqlite3.Connection,
+    new: NewEvent,
+    references: tuple[Reference, Reference | None, Reference],
+) -> None:
+    user, session, key = references
+    rows = [(user, "user", new.user_id.encode()), (key, "key", new.key.encode())]
+    # The receipt of an erasure must not bring back the name that was just erased.
+    if session is not None and new.session_id is not None and not isinstance(new.event, SessionErased):
+        rows.append((session, "session", new.session_id.encode()))
+    connection.executemany("INSERT OR IGNORE INTO names VALUES (?, ?, ?)", rows)
+
+
+def _store_dead_letter(connection: sqlite3.Connection, letter: DeadLetter, keys: Keys, now: Instant) -> None:
+    """Keep a dead letter, unless its session was forgotten: then only the checkpoint moves on."""
+    user = session = None
+    if letter.user_id is not None:
+        user = keys.user(letter.user_id)
+        if letter.session_id is not None:
+            session = keys.session(letter.user_id, letter.session_id)
+            row = connection.execute(
+                "SELECT forgotten FROM sessions WHERE session = ?", (session,)
+            ).fetchone()
+            if row is not None and row[0] is not None:
+                return
+    connection.execute(
+        """INSERT OR IGNORE INTO dead_letters (received_at, user, session, subject, payload, reason, key,
+               bus_stream, bus_epoch, bus_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        (
+            now,
+            user,
+            session,
+            letter.subject.encode(),
+            letter.payload,
+            letter.reason,
+            None if letter.key is None else keys.key(letter.key),
+            letter.bus.stream,
+            letter.bus.epoch,
+            letter.bus.seq,
+        ),
+    )

@@ -1,0 +1,153 @@
+"""Events to a body and its words, and back. The body is JSON without a single word of anybody's.
+
+How a field is written follows from its type: `Word` becomes a number that counts the event's words,
+bytes become hex, enumerations their value, tuples lists, and dataclasses objects. Nothing is written
+per event type but the types themselves, so a new field cannot be put on the wrong side by hand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Any, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from events.errors import LogDamaged
+from events.memory import (
+    FactsAdmitted,
+    FactsExtracted,
+    IntervalSummarised,
+    NodesMerged,
+    UnitsPartitioned,
+    WorkParked,
+)
+from events.session import (
+    ChunkClosed,
+    SessionClosed,
+    SessionErased,
+    SessionForgotten,
+    TurnConflicted,
+    TurnRecorded,
+)
+
+Event: TypeAlias = (
+    TurnRecorded
+    | TurnConflicted
+    | ChunkClosed
+    | SessionClosed
+    | SessionForgotten
+    | SessionErased
+    | FactsExtracted
+    | FactsAdmitted
+    | IntervalSummarised
+    | UnitsPartitioned
+    | NodesMerged
+    | WorkParked
+)
+EVENT_TYPES: dict[str, type[Event]] = {kind.wire_name: kind for kind in get_args(Event)}
+
+# (wire name, version) -> the body one version later. Applied on read; the log is never rewritten.
+UPCASTERS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {}
+
+_Write: TypeAlias = Callable[[Any, list[str]], Any]
+_Read: TypeAlias = Callable[[Any, Sequence[str]], Any]
+
+
+class _Form(NamedTuple):
+    """How values of one type are written and read."""
+
+    write: _Write
+    read: _Read
+
+
+_FORMS: dict[Any, _Form] = {}
+
+
+def encode_event(event: Event) -> tuple[bytes, tuple[str, ...]]:
+    """The body (JSON) and the words of an event."""
+    words: list[str] = []
+    body = _form(type(event)).write(event, words)
+    return msgspec.json.encode(body), tuple(words)
+
+
+def decode_event(wire_name: str, version: int, body: bytes, words: Sequence[str]) -> Event:
+    """The event of a body and its words, upcast to today's version.
+
+    Raises `LogDamaged` for a type or version this release does not know, and for a body of another form.
+    """
+    kind = EVENT_TYPES.get(wire_name)
+    if kind is None or version > kind.version:
+        raise LogDamaged(f"the log holds {wire_name} version {version}, which this release does not know")
+    try:
+        raw = msgspec.json.decode(body)
+        while version < kind.version:
+            raw = UPCASTERS[wire_name, version](raw)
+            version += 1
+        event: Event = _form(kind).read(raw, words)
+    except (msgspec.DecodeError, KeyError, IndexError, TypeError, ValueError) as error:
+        raise LogDamaged(f"the body of a {wire_name} event cannot be read") from error
+    return event
+
+
+def _write_word(value: str, words: list[str]) -> int:
+    words.append(value)
+    return len(words) - 1
+
+
+_PLAIN = _Form(lambda value, _: value, lambda raw, _: raw)
+_WORD = _Form(_write_word, lambda raw, words: words[raw])
+_BYTES = _Form(lambda value, _: value.hex(), lambda raw, _: bytes.fromhex(raw))
+
+
+def _form(hint: Any) -> _Form:
+    """The form of a type hint, worked out once."""
+    if hint not in _FORMS:
+        _FORMS[hint] = _make_form(hint)
+    return _FORMS[hint]
+
+
+def _make_form(hint: Any) -> _Form:
+    """The form of a type hint; a hint that could carry text into the body is refused."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is str and not arguments:
+        raise TypeError("a bare str in an event would put words into the body; use Word")
+    if hasattr(hint, "__metadata__"):
+        return _WORD
+    if hint in (int, bool, float):
+        return _PLAIN
+    if hint is bytes:
+        return _BYTES
+    if origin in (Union, UnionType):
+        return _optional_form(arguments)
+    if origin is tuple:
+        item = _form(arguments[0])
+        return _Form(
+            lambda value, words: [item.write(each, words) for each in value],
+            lambda raw, words: tuple(item.read(each, words) for each in raw),
+        )
+    if issubclass(hint, StrEnum):
+        return _Form(lambda value, _: value.value, lambda raw, _: hint(raw))
+    if issubclass(hint, tuple):  # a NamedTuple of numbers
+        return _Form(lambda value, _: list(value), lambda raw, _: hint(*raw))
+    return _record_form(hint)
+
+
+def _optional_form(arguments: tuple[Any, ...]) -> _Form:
+    (inner,) = (each for each in arguments if each is not NoneType)
+    form = _form(inner)
+    return _Form(
+        lambda value, words: None if value is None else form.write(value, words),
+        lambda raw, words: None if raw is None else form.read(raw, words),
+    )
+
+
+def _record_form(kind: type) -> _Form:
+    hints = get_type_hints(kind, include_extras=True)
+    fields = [(field.name, _form(hints[field.name])) for field in dataclasses.fields(kind)]
+    return _Form(
+        lambda value, words: {name: form.write(getattr(value, name), words) for name, form in fields},
+        lambda raw, words: kind(**{name: form.read(raw[name], words) for name, form in fields}),
+    )

@@ -1,0 +1,116 @@
+"""The envelope of an event, fixed for ever (design 3.1), and the hashes that bind it.
+
+References stand for names, commitments for words, and the chain for the order of one user's events.
+Erasing deletes rows of `words` and `names` and nothing that is hashed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TypeAlias
+
+from events.codec import Event
+from events.time import Instant
+
+# Keyed hash of a name (user, session, key): 16 bytes.
+Reference: TypeAlias = bytes
+REFERENCE_BYTES = 16
+HASH_BYTES = 32
+# The chain and the running hash start here.
+GENESIS = bytes(HASH_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class BusPosition:
+    """A place on the bus: stream, its epoch (when the stream was created), and the message's sequence."""
+
+    stream: str
+    epoch: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event before it has a place in the log.
+
+    `key` makes it unique for ever. `lineage` names every session whose words went into it, by reference.
+    `basis` is the user_seq it was planned from; None for what comes over the bus or the socket.
+    """
+
+    user_id: str
+    session_id: str | None
+    event: Event
+    key: str
+    happened_at: Instant
+    lineage: tuple[Reference, ...] = ()
+    basis: int | None = None
+    caused_by: int | None = None
+    bus: BusPosition | None = None
+    # The time was given on arrival, so another copy of the same message may carry another.
+    time_assigned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEvent:
+    """An event of the log. `event` is None once its words are erased."""
+
+    seq: int
+    user: Reference
+    user_seq: int
+    session: Reference | None
+    user_id: str | None
+    session_id: str | None
+    type: str
+    version: int
+    key: Reference
+    happened_at: Instant
+    recorded_at: Instant
+    caused_by: int | None
+    lineage: tuple[Reference, ...]
+    basis: int | None
+    bus_stream: str | None
+    bus_seq: int | None
+    nonce: bytes
+    event: Event | None
+
+
+def _absorb(parts: Iterable[bytes], *, person: bytes, key: bytes = b"", size: int = HASH_BYTES) -> bytes:
+    """Hash of length-prefixed parts, so that no two different lists run together."""
+    state = blake2b(key=key, digest_size=size, person=person)
+    for part in parts:
+        state.update(len(part).to_bytes(8, "big"))
+        state.update(part)
+    return state.digest()
+
+
+def make_reference(secret: bytes, kind: str, *names: str) -> Reference:
+    """The reference of a name under the store's secret; `names` lead from the outside in (user, session)."""
+    parts = [kind.encode(), *(name.encode() for name in names)]
+    return _absorb(parts, person=b"mf.reference", key=secret, size=REFERENCE_BYTES)
+
+
+def identify(person: bytes, *parts: bytes) -> bytes:
+    """A 16-byte id made of parts that are themselves references, ids or numbers; never of words alone."""
+    return _absorb(parts, person=person, size=REFERENCE_BYTES)
+
+
+def commit_to(nonce: bytes, words: Sequence[str]) -> bytes:
+    """The commitment to the words of one event; the nonce keeps guessable sentences from being guessed."""
+    return _absorb([nonce, *(word.encode() for word in words)], person=b"mf.commitment")
+
+
+def link(previous: bytes, envelope: Iterable[bytes | int | str | None]) -> bytes:
+    """The next value of a chain: hash of the previous one and all fields of the envelope in order."""
+    parts = [previous]
+    for field in envelope:
+        if field is None:
+            parts.append(b"-")
+        elif isinstance(field, bytes):
+            parts.append(b"b" + field)
+        elif isinstance(field, str):
+            parts.append(b"s" + field.encode())
+        else:
+            parts.append(b"i%d" % field)
+    return _absorb(parts, person=b"mf.chain")

@@ -1,0 +1,201 @@
+"""The append-only log of one store: one writer, several readers, and a way to wait for what comes."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+
+from events.appending import Batch, Keys, NonceSource, Outcome, append_batches
+from events.database import Database
+from events.envelope import BusPosition, NewEvent
+from events.errors import LogClosed, MemForestError, StoreUnusable
+from events.schema import open_reader, open_writer
+from events.time import Instant
+
+T = TypeVar("T")
+
+# Events a transaction: at 256 the price of an fsync is below that of the inserts (engineering.md L1).
+GROUP_EVENTS_MAX = 256
+READERS = 2
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """A batch that waits for its transaction, and what became of it."""
+
+    batch: Batch
+    result: tuple[Outcome, ...] | MemForestError | None = None
+
+
+@dataclass(eq=False, slots=True)
+class _Readers:
+    """Read-only connections, handed out one at a time."""
+
+    idle: deque[Database] = field(default_factory=deque[Database])
+    free: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(0, max_value=READERS))
+
+
+class EventLog:
+    """The log of one store. `open` it, `append`, `read`, `close` it; one process at a time."""
+
+    def __init__(
+        self,
+        writer: Database,
+        readers: _Readers,
+        keys: Keys,
+        head: int,
+        clock: Callable[[], Instant],
+        nonces: NonceSource,
+    ) -> None:
+        """Use `open`."""
+        self.keys = keys
+        self.head = head
+        self._writer = writer
+        self._readers = readers
+        self._clock = clock
+        self._nonces = nonces
+        self._waiting: deque[_Waiting] = deque()
+        self._turn = anyio.Lock()
+        self._grown = anyio.Event()
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        clock: Callable[[], Instant],
+        nonces: NonceSource = lambda _: secrets.token_bytes(16),
+        secret: bytes | None = None,
+    ) -> EventLog:
+        """Open or create the store at `path`.
+
+        `clock` gives recorded_at, `nonces` the nonce of each event; `secret` only serves a new store.
+        Raises `StoreUnusable`.
+        """
+        writer = Database(partial(open_writer, path, clock(), secret))
+        await writer.open()
+        readers = _Readers()
+        for _ in range(READERS):
+            reader = Database(partial(open_reader, path))
+            await reader.open()
+            readers.idle.append(reader)
+            readers.free.release()
+        secret_in_use, head = await writer.run(_read_start)
+        return cls(writer, readers, Keys(secret_in_use), head, clock, nonces)
+
+    async def append(self, batch: Batch) -> tuple[Outcome, ...]:
+        """Write a batch, all or nothing, durable on return; one outcome an event, in order.
+
+        Batches that come while another transaction runs share the next one (group commit).
+        Raises `StaleDecision` when the batch must be planned again, `StoreUnusable` when the disk fails.
+        """
+        entry = _Waiting(batch)
+        self._waiting.append(entry)
+        try:
+            async with self._turn:
+                if entry.result is None:
+                    await self._commit_group()
+        finally:
+            # Cancelled while waiting: nothing was written yet, and nothing must be later.
+            if entry.result is None and entry in self._waiting:
+                self._waiting.remove(entry)
+        if isinstance(entry.result, MemForestError):
+            raise entry.result
+        assert entry.result is not None
+        return entry.result
+
+    async def append_event(self, new: NewEvent) -> Outcome:
+        """Write one event."""
+        (outcome,) = await self.append(Batch(events=(new,)))
+        return outcome
+
+    async def _commit_group(self) -> None:
+        """Commit what waits, up to a group; results go to the entries. The caller holds the turn."""
+        if self._closed:
+            raise LogClosed
+        group: list[_Waiting] = []
+        size = 0
+        while self._waiting and (not group or size + len(self._waiting[0].batch.events) <= GROUP_EVENTS_MAX):
+            size += len(self._waiting[0].batch.events)
+            group.append(self._waiting.popleft())
+        try:
+            results = await self._writer.run(
+                partial(
+                    append_batches,
+                    batches=[entry.batch for entry in group],
+                    keys=self.keys,
+                    nonces=self._nonces,
+                    now=self._clock(),
+                )
+            )
+        except sqlite3.Error as error:
+            failure = StoreUnusable(f"the log could not be written: {error.sqlite_errorname}")
+            failure.__cause__ = error
+            results = [failure for _ in group]
+        for entry, result in zip(group, results, strict=True):
+            entry.result = result
+        last = max((o.seq or 0 for r in results if isinstance(r, tuple) for o in r), default=0)
+        if last > self.head:
+            self.head = last
+            self._grown.set()
+            self._grown = anyio.Event()
+
+    async def wait_past(self, seq: int) -> None:
+        """Return once the log has grown beyond `seq`."""
+        while self.head <= seq:
+            await self._grown.wait()
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run one short set of statements on a read-only connection."""
+        async with self._readers.free:
+            reader = self._readers.idle.popleft()
+            try:
+                return await reader.run(work)
+            finally:
+                self._readers.idle.append(reader)
+
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run one transaction of upkeep (erasing, checkpointing) on the writer, between groups.
+
+        Raises `StoreUnusable` when the disk fails.
+        """
+        async with self._turn:
+            if self._closed:
+                raise LogClosed
+            try:
+                return await self._writer.run(work)
+            except sqlite3.Error as error:
+                raise StoreUnusable(f"the store could not be written: {error.sqlite_errorname}") from error
+
+    async def read_checkpoint(self, stream: str) -> BusPosition | None:
+        """How far the bus stream has been read into this log."""
+        row = await self.read(
+            lambda db: db.execute(
+                "SELECT stream, epoch, seq FROM bus_checkpoint WHERE stream = ?", (stream,)
+            ).fetchone()
+        )
+        return None if row is None else BusPosition(*row)
+
+    async def close(self) -> None:
+        """Close readers first and the writer last, which then empties the write-ahead log."""
+        with anyio.CancelScope(shield=True):
+            async with self._turn:
+                self._closed = True
+                while self._readers.idle:
+                    await self._readers.idle.popleft().close()
+                await self._writer.run(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone())
+                await self._writer.close()
+
+
+def _read_start(connection: sqlite3.Connection) -> tuple[bytes, int]:
+    (secret,) = connection.execute("SELECT secret FROM store").fetchone()
+    (seq,) = connection.execute("SELECT seq FROM head").fetchone()
+    return secret, seq

@@ -1,0 +1,172 @@
+"""What was concluded from the turns: facts, summaries, units and groups.
+
+Every answer of a model is one of these events, so folding the log never calls a model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, ClassVar, NamedTuple, TypeAlias
+
+from events.time import Instant
+
+# A string that came from outside or from a model. The codec keeps it apart from the body, in a row of
+# `words` (design 3.1); everything else in an event is a number, an enumeration, a reference or a pointer.
+Word: TypeAlias = Annotated[str, "word"]
+
+# Hash of a fact's first surviving occurrence (design 3.2); unguessable, since chunk keys are.
+FactId: TypeAlias = bytes
+# Hash over the references of the keys of a chunk's turns.
+ChunkKey: TypeAlias = bytes
+# Merkle hash of a tree node's children (algorithms.md 1).
+Digest: TypeAlias = bytes
+# Hash of the unit's centre fact when the unit was made.
+UnitId: TypeAlias = bytes
+
+
+class Pointer(NamedTuple):
+    """The n-th item (word or fact) of the event at seq."""
+
+    seq: int
+    n: int
+
+
+class FactRole(StrEnum):
+    """What kind of thing a fact says (algorithms.md 1)."""
+
+    EVENT = "event"
+    STATE = "state"
+    PREFERENCE = "preference"
+    CONSTRAINT = "constraint"
+    PLAN = "plan"
+    DETAIL = "detail"
+    REFERENCE = "reference"
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """An entity named in a fact; `uncertain` when only its place in the sentence made it a capital."""
+
+    label: Word
+    uncertain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StateOf:
+    """What a state is about: Alice's home, Bob's employer."""
+
+    entity: Word
+    attribute: Word
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractedFact:
+    """One occurrence of a fact: retrieval-ready text in the third person and in the source language.
+
+    `turns` are positions in the chunk (0 is its first turn). The interval is what the text is about,
+    the turn's own time when it says nothing.
+    """
+
+    text: Word
+    turns: tuple[int, ...]
+    time_start: Instant
+    time_end: Instant
+    role: FactRole = FactRole.DETAIL
+    mentions: tuple[Mention, ...] = ()
+    topics: tuple[Word, ...] = ()
+    state: StateOf | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FactsExtracted:
+    """A model read one chunk. Zero facts is an answer like any other, and can be seen."""
+
+    wire_name: ClassVar = "facts.extracted"
+    version: ClassVar = 1
+    generation: int
+    chunk: ChunkKey
+    turns: tuple[int, ...]  # seq of each turn read, in log order
+    model: Word
+    facts: tuple[ExtractedFact, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """An occurrence (event seq, position in its facts) joins a canonical fact, or founds it."""
+
+    fact: FactId
+    occurrence: Pointer
+
+
+@dataclass(frozen=True, slots=True)
+class FactsAdmitted:
+    """Extracted facts became occurrences of canonical facts."""
+
+    wire_name: ClassVar = "facts.admitted"
+    version: ClassVar = 1
+    generation: int
+    admissions: tuple[Admission, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalSummarised:
+    """The summary of the tree node with this digest, wherever a node of that digest stands."""
+
+    wire_name: ClassVar = "interval.summarised"
+    version: ClassVar = 1
+    generation: int
+    digest: Digest
+    model: Word
+    text: Word
+
+
+@dataclass(frozen=True, slots=True)
+class UnitsPartitioned:
+    """These facts belong to this unit from now on, whichever they were in before (paper A, Eq. 1-4)."""
+
+    wire_name: ClassVar = "units.partitioned"
+    version: ClassVar = 1
+    generation: int
+    unit: UnitId
+    members: tuple[FactId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodesMerged:
+    """The facts of a group were fused into one node (paper A, Eq. 8); it replaces them in recall."""
+
+    wire_name: ClassVar = "nodes.merged"
+    version: ClassVar = 1
+    generation: int
+    unit: UnitId
+    members: tuple[FactId, ...]
+    model: Word
+    text: Word
+
+
+class Task(StrEnum):
+    """What the worker asks a model for."""
+
+    EXTRACT = "extract"
+    SUMMARISE = "summarise"
+    MERGE = "merge"
+
+
+class ParkReason(StrEnum):
+    """Why a piece of work was put aside."""
+
+    MODEL_FAILED = "model_failed"
+    ANSWER_INVALID = "answer_invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkParked:
+    """A piece of work could not be done within its budget; it waits, alone, and can be seen."""
+
+    wire_name: ClassVar = "work.parked"
+    version: ClassVar = 1
+    task: Task
+    request: bytes
+    reason: ParkReason
+    turns: tuple[int, ...] = ()  # of the chunk, when an extraction was parked

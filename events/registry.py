@@ -1,0 +1,208 @@
+"""The session registry: rows that say which events belong to which session and which turns still wait.
+
+Written in the transaction of the events they index, so they are never behind. Forgetting and the planning
+of extraction start here; neither needs a user's whole Memory.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from enum import IntEnum
+
+from events.codec import Event
+from events.envelope import RecordedEvent, Reference
+from events.memory import FactsExtracted, WorkParked
+from events.session import ChunkClosed, SessionClosed, SessionErased, SessionForgotten, TurnRecorded
+from events.time import Instant
+
+
+class RowKind(IntEnum):
+    """What a row of `turns` is."""
+
+    TURN = 0
+    SESSION_CLOSED = 1
+    CHUNK_CLOSED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """A turn, or an event that closes chunks, as cutting needs it. `last_turn` belongs to CHUNK_CLOSED."""
+
+    seq: int
+    kind: RowKind
+    last_turn: int | None
+    recorded_at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSummary:
+    """One session as the registry knows it. `session_id` is None once its name is erased."""
+
+    user_id: str | None
+    session_id: str | None
+    state: str
+    turns: int
+    waiting_turns: int
+    bytes: int
+    first_at: Instant | None
+    last_at: Instant | None
+
+
+@dataclass(frozen=True, slots=True)
+class UserSummary:
+    """One user as the registry knows it."""
+
+    user_id: str | None
+    user_seq: int
+    sessions: int
+    turns: int
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingSession:
+    """A session with turns that no extraction covers yet."""
+
+    user: Reference
+    user_id: str
+    session: Reference
+    session_id: str
+
+
+def index_event(connection: sqlite3.Connection, recorded: RecordedEvent, event: Event) -> None:
+    """Write the registry rows of an event that was just appended."""
+    for session in recorded.lineage:
+        connection.execute("INSERT OR IGNORE INTO lineage VALUES (?, ?)", (session, recorded.seq))
+    match event:
+        case TurnRecorded():
+            _index_turn(connection, recorded, event)
+        case SessionClosed():
+            _ensure_session(connection, recorded)
+            _insert_row(connection, recorded, RowKind.SESSION_CLOSED, None)
+            connection.execute("UPDATE sessions SET closed = 1 WHERE session = ?", (recorded.session,))
+        case ChunkClosed(last_turn=last_turn):
+            _insert_row(connection, recorded, RowKind.CHUNK_CLOSED, last_turn)
+        case FactsExtracted(turns=turns) | WorkParked(turns=turns):
+            connection.executemany(
+                "UPDATE turns SET extraction = ? WHERE seq = ?", [(recorded.seq, turn) for turn in turns]
+            )
+        case SessionForgotten():
+            _ensure_session(connection, recorded)
+            connection.execute(
+                "UPDATE sessions SET forgotten = ?, forgotten_seq = ? WHERE session = ?",
+                (recorded.user_seq, recorded.seq, recorded.session),
+            )
+            connection.execute("DELETE FROM turns WHERE session = ?", (recorded.session,))
+        case SessionErased():
+            connection.execute(
+                "UPDATE sessions SET erased = ? WHERE session = ?", (recorded.user_seq, recorded.session)
+            )
+        case _:
+            pass
+
+
+def _ensure_session(connection: sqlite3.Connection, recorded: RecordedEvent) -> None:
+    connection.execute(
+        "INSERT OR IGNORE INTO sessions (session, user, turns, bytes, closed) VALUES (?, ?, 0, 0, 0)",
+        (recorded.session, recorded.user),
+    )
+
+
+def _index_turn(connection: sqlite3.Connection, recorded: RecordedEvent, turn: TurnRecorded) -> None:
+    _ensure_session(connection, recorded)
+    connection.execute(
+        """UPDATE sessions SET turns = turns + 1, bytes = bytes + ?2, closed = 0,
+               first_at = min(coalesce(first_at, ?3), ?3), last_at = max(coalesce(last_at, ?3), ?3)
+           WHERE session = ?1""",
+        (recorded.session, len(turn.content.encode()), recorded.happened_at),
+    )
+    _insert_row(connection, recorded, RowKind.TURN, None)
+
+
+def _insert_row(
+    connection: sqlite3.Connection, recorded: RecordedEvent, kind: RowKind, last_turn: int | None
+) -> None:
+    connection.execute(
+        "INSERT INTO turns (seq, session, closing, last_turn) VALUES (?, ?, ?, ?)",
+        (recorded.seq, recorded.session, int(kind), last_turn),
+    )
+
+
+def read_session_rows(connection: sqlite3.Connection, session: Reference) -> tuple[SessionRow, ...]:
+    """Turns and closings of a session in log order, from its first turn that no extraction covers.
+
+    An extraction covers whole chunks, so the first waiting turn begins a chunk.
+    """
+    rows = connection.execute(
+        """SELECT t.seq, t.closing, t.last_turn, e.recorded_at FROM turns t JOIN events e ON e.seq = t.seq
+           WHERE t.session = ?1 AND t.extraction IS NULL AND t.seq >= (
+               SELECT min(seq) FROM turns WHERE session = ?1 AND closing = 0 AND extraction IS NULL)
+           ORDER BY t.seq""",
+        (session,),
+    )
+    return tuple(SessionRow(seq, RowKind(kind), last, at) for seq, kind, last, at in rows)
+
+
+def read_waiting_sessions(connection: sqlite3.Connection) -> tuple[WaitingSession, ...]:
+    """Every session with turns that no extraction covers, oldest first."""
+    rows = connection.execute(
+        """SELECT s.user, u.text, s.session, n.text FROM
+               (SELECT session, min(seq) AS first FROM turns
+                WHERE closing = 0 AND extraction IS NULL GROUP BY session) w
+           JOIN sessions s ON s.session = w.session
+           JOIN names u ON u.reference = s.user JOIN names n ON n.reference = s.session
+           ORDER BY w.first"""
+    )
+    return tuple(WaitingSession(u, uid.decode(), s, sid.decode()) for u, uid, s, sid in rows)
+
+
+def read_sessions(
+    connection: sqlite3.Connection, user: Reference, session: Reference | None = None
+) -> tuple[SessionSummary, ...]:
+    """The sessions of a user, oldest first; or the one asked for."""
+    rows = connection.execute(
+        """SELECT u.text, n.text, s.forgotten, s.closed, s.turns, s.bytes, s.first_at, s.last_at,
+               (SELECT count(*) FROM turns t
+                WHERE t.session = s.session AND t.closing = 0 AND t.extraction IS NULL)
+           FROM sessions s LEFT JOIN names u ON u.reference = s.user
+               LEFT JOIN names n ON n.reference = s.session
+           WHERE s.user = ?1 AND (?2 IS NULL OR s.session = ?2)
+           ORDER BY s.first_at, s.session""",
+        (user, session),
+    )
+    return tuple(
+        SessionSummary(
+            user_id=_text(uid),
+            session_id=_text(sid),
+            state="forgotten" if forgotten is not None else "closed" if closed else "open",
+            turns=turns,
+            waiting_turns=waiting,
+            bytes=size,
+            first_at=first_at,
+            last_at=last_at,
+        )
+        for uid, sid, forgotten, closed, turns, size, first_at, last_at, waiting in rows
+    )
+
+
+def read_users(connection: sqlite3.Connection) -> tuple[UserSummary, ...]:
+    """Every user of the store, by name."""
+    rows = connection.execute(
+        """SELECT n.text, u.user_seq, count(s.session), coalesce(sum(s.turns), 0)
+           FROM users u LEFT JOIN names n ON n.reference = u.user
+               LEFT JOIN sessions s ON s.user = u.user AND s.forgotten IS NULL
+           GROUP BY u.user ORDER BY n.text"""
+    )
+    return tuple(UserSummary(_text(uid), seq, sessions, turns) for uid, seq, sessions, turns in rows)
+
+
+def read_tombstones(connection: sqlite3.Connection, user: Reference) -> dict[Reference, int]:
+    """Forgotten sessions of a user: session to the user_seq of its SessionForgotten."""
+    rows = connection.execute(
+        "SELECT session, forgotten FROM sessions WHERE user = ? AND forgotten IS NOT NULL", (user,)
+    )
+    return dict(rows.fetchall())
+
+
+def _text(stored: bytes | None) -> str | None:
+    return None if stored is None else stored.decode()

@@ -1,0 +1,199 @@
+"""The tables of `events.db`, how its connections are set up, and how an older store becomes today's."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from pathlib import Path
+
+from events.errors import StoreUnusable
+
+# Tells our files from other SQLite files ("MFst").
+APPLICATION_ID = 0x4D467374
+
+# Each entry takes the store one `user_version` further; entries are only ever added.
+MIGRATIONS: tuple[str, ...] = (
+    """
+    CREATE TABLE store (secret BLOB NOT NULL, created_at INTEGER NOT NULL);
+
+    -- seq is counted here and not by AUTOINCREMENT, which leaves gaps after a refused insert:
+    -- with this counter every hole is damage.
+    CREATE TABLE head (seq INTEGER NOT NULL, running BLOB NOT NULL);
+    INSERT INTO head VALUES (0, zeroblob(32));
+
+    CREATE TABLE events (
+        seq INTEGER PRIMARY KEY,
+        user BLOB NOT NULL,
+        user_seq INTEGER NOT NULL,
+        session BLOB,
+        type TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        key BLOB NOT NULL UNIQUE,
+        happened_at INTEGER NOT NULL,
+        recorded_at INTEGER NOT NULL,
+        caused_by INTEGER,
+        lineage BLOB NOT NULL,
+        basis INTEGER,
+        bus_stream TEXT,
+        bus_epoch TEXT,
+        bus_seq INTEGER,
+        body BLOB NOT NULL,
+        commitment BLOB NOT NULL,
+        chain BLOB NOT NULL
+    );
+    CREATE UNIQUE INDEX events_by_user ON events (user, user_seq);
+
+    CREATE TABLE words (
+        seq INTEGER NOT NULL, n INTEGER NOT NULL, nonce BLOB NOT NULL, text BLOB NOT NULL,
+        PRIMARY KEY (seq, n)
+    ) WITHOUT ROWID;
+    CREATE TABLE names (reference BLOB PRIMARY KEY, kind TEXT NOT NULL, text BLOB NOT NULL) WITHOUT ROWID;
+
+    -- The session registry: rows written in the transaction of the events they index.
+    CREATE TABLE users (
+        user BLOB PRIMARY KEY,
+        user_seq INTEGER NOT NULL,   -- the last one given out
+        decided INTEGER NOT NULL,    -- user_seq of the last event that changed facts, scopes or units
+        chain BLOB NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE sessions (
+        session BLOB PRIMARY KEY,
+        user BLOB NOT NULL,
+        turns INTEGER NOT NULL,
+        bytes INTEGER NOT NULL,
+        first_at INTEGER,
+        last_at INTEGER,
+        closed INTEGER NOT NULL,     -- 1 when no turn came after the last SessionClosed
+        forgotten INTEGER,           -- user_seq of its SessionForgotten: the tombstone
+        forgotten_seq INTEGER,
+        erased INTEGER,              -- user_seq of its SessionErased
+        -- What erasing took so far; counted here so that a receipt survives a restart in the middle.
+        words_erased INTEGER NOT NULL DEFAULT 0,
+        names_erased INTEGER NOT NULL DEFAULT 0,
+        dead_letters_erased INTEGER NOT NULL DEFAULT 0
+    ) WITHOUT ROWID;
+    CREATE INDEX sessions_by_user ON sessions (user);
+    -- What cutting needs: turns and closings in log order, and which extraction covers a turn.
+    CREATE TABLE turns (
+        seq INTEGER PRIMARY KEY,
+        session BLOB NOT NULL,
+        closing INTEGER NOT NULL,    -- 0 a turn, 1 a SessionClosed, 2 a ChunkClosed
+        last_turn INTEGER,           -- of a ChunkClosed: the turn its chunk ends with
+        extraction INTEGER           -- seq of the FactsExtracted or WorkParked that took the turn
+    );
+    CREATE INDEX turns_by_session ON turns (session, seq);
+    CREATE INDEX turns_waiting ON turns (session, seq) WHERE closing = 0 AND extraction IS NULL;
+    CREATE TABLE lineage (
+        session BLOB NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (session, seq)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE bus_checkpoint (
+        stream TEXT PRIMARY KEY, epoch TEXT NOT NULL, seq INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE dead_letters (
+        id INTEGER PRIMARY KEY,
+        received_at INTEGER NOT NULL,
+        user BLOB,
+        session BLOB,
+        subject BLOB NOT NULL,
+        payload BLOB NOT NULL,
+        reason TEXT NOT NULL,
+        key BLOB,
+        bus_stream TEXT NOT NULL,
+        bus_epoch TEXT NOT NULL,
+        bus_seq INTEGER NOT NULL,
+        UNIQUE (bus_stream, bus_epoch, bus_seq)
+    );
+    CREATE INDEX dead_letters_by_session ON dead_letters (session);
+    CREATE INDEX dead_letters_by_key ON dead_letters (key);
+    -- Of a refused message only its key's reference and a count are kept, never a byte of it.
+    CREATE TABLE refusals (key BLOB PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
+    """,
+)
+
+
+def open_writer(path: Path, now: int, secret: bytes | None = None) -> sqlite3.Connection:
+    """Open or create the store, migrated to today's schema, set up for the one writer.
+
+    A new store gets `secret` (tests compare two stores that share one) or a random one.
+
+    Raises `StoreUnusable` for a file of another program or of a newer release.
+    """
+    # Statements run on the writer's thread only; aiosqlite hands the connection to it.
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    try:
+        _refuse_strangers(connection)
+        connection.executescript(
+            """
+            PRAGMA journal_mode = WAL;
+            PRAGMA synchronous = FULL;      -- an acknowledged event survives a power cut
+            PRAGMA secure_delete = ON;      -- what is erased is overwritten, whatever the build's default
+            PRAGMA wal_autocheckpoint = 1000;
+            PRAGMA journal_size_limit = 4194304;
+            PRAGMA temp_store = MEMORY;     -- no words in temporary files
+            """
+        )
+        _migrate(connection, now, secret or secrets.token_bytes(32))
+    except sqlite3.Error as error:
+        connection.close()
+        raise StoreUnusable(f"events.db cannot be opened: {error}") from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: Path) -> sqlite3.Connection:
+    """A connection that can neither write nor checkpoint (mode=ro; query_only would still checkpoint)."""
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    try:
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+    except sqlite3.Error as error:
+        raise StoreUnusable(f"there is no readable store at {path.name}: {error}") from error
+    if version != len(MIGRATIONS):
+        connection.close()
+        raise StoreUnusable("the store has another schema version; start the daemon once to migrate it")
+    return connection
+
+
+def _refuse_strangers(connection: sqlite3.Connection) -> None:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables and application != APPLICATION_ID:
+        raise StoreUnusable("events.db belongs to another program; choose another data.dir")
+    if version > len(MIGRATIONS):
+        raise StoreUnusable("events.db was written by a newer release; install that release")
+
+
+def _migrate(connection: sqlite3.Connection, now: int, secret: bytes) -> None:
+    """Bring the schema up to date in one transaction: all of it or nothing."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version == len(MIGRATIONS):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for migration in MIGRATIONS[version:]:
+            for statement in _statements(migration):
+                connection.execute(statement)
+        if version == 0:
+            connection.execute("INSERT INTO store VALUES (?, ?)", (secret, now))
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _statements(script: str) -> list[str]:
+    """Split a migration; executescript would commit the transaction it runs in."""
+    statements: list[str] = []
+    current = ""
+    for line in script.splitlines():
+        current += line.split("--")[0] + "\n"
+        if sqlite3.complete_statement(current):
+            statements.append(current)
+            current = ""
+    return statements

@@ -1,0 +1,1 @@
+"""EventTree: semantic-temporal units whose redundant nodes are merged (paper A)."""

@@ -1,0 +1,1 @@
+"""Chunks, canonical facts and the scopes they belong to."""

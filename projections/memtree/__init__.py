@@ -1,0 +1,1 @@
+"""MemTree: time-ordered summary trees, one per scope (paper B)."""
