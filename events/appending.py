@@ -24,7 +24,7 @@ from events.envelope import (
 from events.errors import MemForestError
 from events.gate import CHANGES_FACTS, Verdict, check_decision, judge
 from events.registry import index_event
-from events.session import SessionErased, TurnConflicted, TurnRecorded
+from events.session import TurnConflicted, TurnRecorded
 from events.time import Instant
 
 # Given the reference of an event's key, 16 bytes that nobody can guess. Tests derive them from a seed.
@@ -125,7 +125,7 @@ def _append_event(
     connection: sqlite3.Connection, new: NewEvent, keys: Keys, nonces: NonceSource, now: Instant
 ) -> Outcome:
     user = keys.user(new.user_id)
-    session = None if new.session_id is None else keys.session(new.user_id, new.session_id)
+    session = new.session if new.session_id is None else keys.session(new.user_id, new.session_id)
     key = keys.key(new.key)
     judgement = judge(connection, new, session, key)
     if judgement.verdict is Verdict.RECORDED:
@@ -138,9 +138,7 @@ def _append_event(
         return Outcome(Verdict.REFUSED)
     if judgement.verdict is Verdict.CONFLICTING and isinstance(new.event, TurnRecorded):
         _record_conflict(connection, new, judgement.holder or 0, keys, nonces, now)
-    (user_seq,) = connection.execute(
-        "SELECT user_seq FROM events WHERE seq = ?", (judgement.holder,)
-    ).fetchone()
+    (user_seq,) = connection.execute("SELECT user_seq FROM events WHERE seq = ?", (judgement.holder,)).fetchone()
     return Outcome(judgement.verdict, judgement.holder, user_seq)
 
 
@@ -162,6 +160,7 @@ def _record_conflict(
         key=f"conflict/{place}/{new.key}",
         happened_at=new.happened_at,
         lineage=new.lineage,
+        caused_by=holder,
         bus=new.bus,
         time_assigned=True,
     )
@@ -225,8 +224,7 @@ def _write_names(
 ) -> None:
     user, session, key = references
     rows = [(user, "user", new.user_id.encode()), (key, "key", new.key.encode())]
-    # The receipt of an erasure must not bring back the name that was just erased.
-    if session is not None and new.session_id is not None and not isinstance(new.event, SessionErased):
+    if session is not None and new.session_id is not None:
         rows.append((session, "session", new.session_id.encode()))
     connection.executemany("INSERT OR IGNORE INTO names VALUES (?, ?, ?)", rows)
 
@@ -238,9 +236,7 @@ def _store_dead_letter(connection: sqlite3.Connection, letter: DeadLetter, keys:
         user = keys.user(letter.user_id)
         if letter.session_id is not None:
             session = keys.session(letter.user_id, letter.session_id)
-            row = connection.execute(
-                "SELECT forgotten FROM sessions WHERE session = ?", (session,)
-            ).fetchone()
+            row = connection.execute("SELECT forgotten FROM sessions WHERE session = ?", (session,)).fetchone()
             if row is not None and row[0] is not None:
                 return
     connection.execute(

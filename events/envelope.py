@@ -24,7 +24,11 @@ GENESIS = bytes(HASH_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class BusPosition:
-    """A place on the bus: stream, its epoch (when the stream was created), and the message's sequence."""
+    """A place on the bus: stream, epoch and sequence; as a checkpoint, everything up to it was read.
+
+    The epoch is the stream's time of creation as the server writes it, and `#n` after the n-th time its store
+    was found rolled back: the server then gives used sequence numbers to other messages.
+    """
 
     stream: str
     epoch: str
@@ -48,6 +52,8 @@ class NewEvent:
     basis: int | None = None
     caused_by: int | None = None
     bus: BusPosition | None = None
+    # In place of session_id, when the session's name is erased.
+    session: Reference | None = None
     # The time was given on arrival, so another copy of the same message may carry another.
     time_assigned: bool = False
 

@@ -17,8 +17,9 @@ SLICE_EVENTS = 200
 
 @dataclass(frozen=True, slots=True)
 class ErasureCounts:
-    """What is gone so far."""
+    """What is gone so far, and the user_seq of the SessionForgotten it follows."""
 
+    forgotten: int
     events_voided: int
     words_erased: int
     names_erased: int
@@ -74,7 +75,7 @@ def erase_slice(connection: sqlite3.Connection, session: Reference) -> bool:
 def count_erased(connection: sqlite3.Connection, session: Reference) -> ErasureCounts:
     """What erasing the session took so far."""
     row = connection.execute(
-        """SELECT (SELECT count(*) FROM lineage l WHERE l.session = s.session AND l.seq < s.forgotten_seq),
+        """SELECT s.forgotten, (SELECT count(*) FROM lineage l WHERE l.session = s.session AND l.seq < s.forgotten_seq),
                s.words_erased, s.names_erased, s.dead_letters_erased
            FROM sessions s WHERE s.session = ?""",
         (session,),

@@ -39,9 +39,7 @@ class Judgement:
     holder: int | None = None
 
 
-def judge(
-    connection: sqlite3.Connection, new: NewEvent, session: Reference | None, key: Reference
-) -> Judgement:
+def judge(connection: sqlite3.Connection, new: NewEvent, session: Reference | None, key: Reference) -> Judgement:
     """Whether `new` may be written now.
 
     Raises `StaleDecision` when it was decided on facts, scopes or units that have changed since.

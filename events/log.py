@@ -43,7 +43,34 @@ class _Readers:
     free: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(0, max_value=READERS))
 
 
-class EventLog:
+class LogReader:
+    """Read-only access to a store, beside the daemon that writes it."""
+
+    def __init__(self, readers: _Readers) -> None:
+        """Use `open_to_read`."""
+        self._readers = readers
+
+    @classmethod
+    async def open_to_read(cls, path: Path) -> LogReader:
+        """Open the store at `path`. Raises `StoreUnusable`."""
+        return LogReader(await _open_readers(path))
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run one short set of statements on a read-only connection."""
+        async with self._readers.free:
+            reader = self._readers.idle.popleft()
+            try:
+                return await reader.run(work)
+            finally:
+                self._readers.idle.append(reader)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        while self._readers.idle:
+            await self._readers.idle.popleft().close()
+
+
+class EventLog(LogReader):
     """The log of one store. `open` it, `append`, `read`, `close` it; one process at a time."""
 
     def __init__(
@@ -56,10 +83,10 @@ class EventLog:
         nonces: NonceSource,
     ) -> None:
         """Use `open`."""
+        super().__init__(readers)
         self.keys = keys
         self.head = head
         self._writer = writer
-        self._readers = readers
         self._clock = clock
         self._nonces = nonces
         self._waiting: deque[_Waiting] = deque()
@@ -82,12 +109,7 @@ class EventLog:
         """
         writer = Database(partial(open_writer, path, clock(), secret))
         await writer.open()
-        readers = _Readers()
-        for _ in range(READERS):
-            reader = Database(partial(open_reader, path))
-            await reader.open()
-            readers.idle.append(reader)
-            readers.free.release()
+        readers = await _open_readers(path)
         secret_in_use, head = await writer.run(_read_start)
         return cls(writer, readers, Keys(secret_in_use), head, clock, nonces)
 
@@ -153,15 +175,6 @@ class EventLog:
         while self.head <= seq:
             await self._grown.wait()
 
-    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run one short set of statements on a read-only connection."""
-        async with self._readers.free:
-            reader = self._readers.idle.popleft()
-            try:
-                return await reader.run(work)
-            finally:
-                self._readers.idle.append(reader)
-
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run one transaction of upkeep (erasing, checkpointing) on the writer, between groups.
 
@@ -189,10 +202,19 @@ class EventLog:
         with anyio.CancelScope(shield=True):
             async with self._turn:
                 self._closed = True
-                while self._readers.idle:
-                    await self._readers.idle.popleft().close()
+                await super().close()
                 await self._writer.run(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone())
                 await self._writer.close()
+
+
+async def _open_readers(path: Path) -> _Readers:
+    readers = _Readers()
+    for _ in range(READERS):
+        reader = Database(partial(open_reader, path))
+        await reader.open()
+        readers.idle.append(reader)
+        readers.free.release()
+    return readers
 
 
 def _read_start(connection: sqlite3.Connection) -> tuple[bytes, int]:

@@ -13,9 +13,7 @@ from events.errors import LogDamaged
 _COLUMNS = """e.seq, e.user, e.user_seq, e.session, u.text, s.text, e.type, e.version, e.key, e.happened_at,
     e.recorded_at, e.caused_by, e.lineage, e.basis, e.bus_stream, e.bus_epoch, e.bus_seq, e.body,
     e.commitment, e.chain"""
-_TABLES = (
-    """events e LEFT JOIN names u ON u.reference = e.user LEFT JOIN names s ON s.reference = e.session"""
-)
+_TABLES = """events e LEFT JOIN names u ON u.reference = e.user LEFT JOIN names s ON s.reference = e.session"""
 # SQLite takes at most 32,766 variables in a statement; this keeps statements short, too.
 _SEQS_AT_ONCE = 500
 
@@ -47,9 +45,7 @@ def read_events(connection: sqlite3.Connection, seqs: Iterable[int]) -> dict[int
     found: dict[int, RecordedEvent] = {}
     for some in _slices(sorted(set(seqs))):
         marks = ",".join("?" * len(some))
-        rows = connection.execute(
-            f"SELECT {_COLUMNS} FROM {_TABLES} WHERE e.seq IN ({marks})", some
-        ).fetchall()
+        rows = connection.execute(f"SELECT {_COLUMNS} FROM {_TABLES} WHERE e.seq IN ({marks})", some).fetchall()
         found.update((event.seq, event) for event in _decode(connection, rows))
     return found
 
@@ -59,9 +55,7 @@ def chained_fields(row: tuple[Any, ...]) -> tuple[bytes | int | str | None, ...]
     return (*row[:4], *row[6:19])
 
 
-def _check_chain(
-    connection: sqlite3.Connection, user: Reference, after: int, rows: list[tuple[Any, ...]]
-) -> None:
+def _check_chain(connection: sqlite3.Connection, user: Reference, after: int, rows: list[tuple[Any, ...]]) -> None:
     previous = GENESIS
     if after:
         row = connection.execute(

@@ -196,6 +196,20 @@ def read_users(connection: sqlite3.Connection) -> tuple[UserSummary, ...]:
     return tuple(UserSummary(_text(uid), seq, sessions, turns) for uid, seq, sessions, turns in rows)
 
 
+def read_user_references(connection: sqlite3.Connection) -> tuple[Reference, ...]:
+    """Every user by reference, the one with the latest event first."""
+    rows = connection.execute(
+        "SELECT u.user FROM users u JOIN events e ON e.user = u.user AND e.user_seq = u.user_seq ORDER BY e.seq DESC"
+    )
+    return tuple(user for (user,) in rows)
+
+
+def read_user_name(connection: sqlite3.Connection, user: Reference) -> str:
+    """The id of a user that is in the store."""
+    (name,) = connection.execute("SELECT text FROM names WHERE reference = ?", (user,)).fetchone()
+    return str(name.decode())
+
+
 def read_tombstones(connection: sqlite3.Connection, user: Reference) -> dict[Reference, int]:
     """Forgotten sessions of a user: session to the user_seq of its SessionForgotten."""
     rows = connection.execute(

@@ -42,6 +42,7 @@ MIGRATIONS: tuple[str, ...] = (
         chain BLOB NOT NULL
     );
     CREATE UNIQUE INDEX events_by_user ON events (user, user_seq);
+    CREATE INDEX conflicts ON events (caused_by) WHERE type = 'turn.conflicted';
 
     CREATE TABLE words (
         seq INTEGER NOT NULL, n INTEGER NOT NULL, nonce BLOB NOT NULL, text BLOB NOT NULL,
@@ -106,6 +107,11 @@ MIGRATIONS: tuple[str, ...] = (
     );
     CREATE INDEX dead_letters_by_session ON dead_letters (session);
     CREATE INDEX dead_letters_by_key ON dead_letters (key);
+    -- Hashes of each Memory when the daemon stopped, for `memforestd verify` without a daemon.
+    CREATE TABLE digests (
+        user BLOB PRIMARY KEY, user_seq INTEGER NOT NULL,
+        facts TEXT NOT NULL, scopes TEXT NOT NULL, trees TEXT NOT NULL, units TEXT NOT NULL
+    ) WITHOUT ROWID;
     -- Of a refused message only its key's reference and a count are kept, never a byte of it.
     CREATE TABLE refusals (key BLOB PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
     """,

@@ -1,0 +1,230 @@
+"""The one place that builds parts and ties them together: build, start, run, stop.
+
+Start and stop follow engineering.md 1.7: the directory is locked before the socket is bound, the log is open
+before anything can be asked, and at the end what was accepted is written before anything is closed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+
+import anyio
+
+from daemon.answers import Answerer
+from daemon.bus import BusUnavailable, NatsBus
+from daemon.compaction import Compactor
+from daemon.config import Config, parse_mode, parse_zone
+from daemon.decoding import Decoder
+from daemon.embedded_bus import EmbeddedBus
+from daemon.forgetting import Forgetter
+from daemon.handlers import Answering, make_handlers
+from daemon.ingest import Ingest
+from daemon.lifecycle import lock_directory, notify_systemd, watch_signals, watchdog_period_s
+from daemon.listings import Listings
+from daemon.logs import Report
+from daemon.memories import Memories
+from daemon.offline.embedder import HashingEmbedder
+from daemon.offline.language_model import OfflineLanguageModel
+from daemon.publishing import Publisher
+from daemon.socket_server import SocketServer
+from daemon.status import Status
+from daemon.worker import Worker, WorkerParameters
+from events.digests import StoredDigest, record_digests
+from events.errors import StoreUnusable
+from events.log import EventLog
+from events.time import Instant
+
+# Running requests get this long when the daemon stops; model calls and all else are then cancelled.
+GRACE_S = 5.0
+EMBEDDED_BUS_FOLDER = "nats"
+CONNECT_PAUSE_S = 0.05
+
+
+def now() -> Instant:
+    """The wall clock, for what is recorded and never for what is folded."""
+    return time.time_ns() // 1_000_000
+
+
+def daemon_version() -> str:
+    """The version of the installed package, or that this is a checkout."""
+    try:
+        return installed_version("memforest-daemon")
+    except PackageNotFoundError:
+        return "checkout"
+
+
+@dataclass(slots=True)
+class App:
+    """The daemon's parts, opened and bound. `run` it in a task group's life, then `stop` it."""
+
+    config: Config
+    report: Report
+    lock: int
+    log: EventLog
+    memories: Memories
+    embedded_bus: EmbeddedBus | None
+    bus: NatsBus
+    ingest: Ingest
+    worker: Worker
+    forgetter: Forgetter
+    compactor: Compactor
+    socket: SocketServer
+
+
+async def start(config: Config, report: Report, clock: Callable[[], Instant] = now) -> App:
+    """Open the store, bind the socket, and build everything. Nothing runs yet.
+
+    Raises `DirectoryInUse`, `StoreUnusable`, `SocketUnusable` or `EmbeddedBusFailed`; then nothing stays open.
+    """
+    folder = config.data_dir
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = lock_directory(folder)
+    log: EventLog | None = None
+    embedded: EmbeddedBus | None = None
+    try:
+        log = await EventLog.open(folder / "events.db", clock)
+        app = _build(config, report, clock, lock, log)
+        app.socket.bind()
+        embedded = app.embedded_bus
+        if embedded is not None:
+            await embedded.start()
+        return app
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            if embedded is not None:
+                await embedded.stop()
+            if log is not None:
+                await log.close()
+            os.close(lock)
+        raise
+
+
+def _build(config: Config, report: Report, clock: Callable[[], Instant], lock: int, log: EventLog) -> App:
+    model, embedder = OfflineLanguageModel(), HashingEmbedder()
+    memories = Memories(log, config.memory_parameters)
+    embedded = EmbeddedBus(config.data_dir / EMBEDDED_BUS_FOLDER, report) if config.bus.embedded else None
+    url = (lambda: config.bus.url) if embedded is None else (lambda: embedded.url)
+    bus = NatsBus(url, config.bus.stream, credentials=config.credentials_path, report=report)
+    decoder = Decoder(log.keys, parse_zone(config.bus.zone))
+    ingest = Ingest(bus, config.bus.stream, log, memories, decoder, report)
+    parameters = WorkerParameters(config.models.concurrency, config.memtree.idle_s, config.memtree.refresh_age_s)
+    worker = Worker(log, memories, model, parameters, clock, report)
+    compactor = Compactor(log, memories, worker, model, embedder, config.eventtree_parameters)
+    forgetter = Forgetter(log, memories, clock, report)
+    answerer = Answerer(
+        log, memories, embedder, config.agpr_parameters, lambda user: compactor.planned.get(user, 0), clock
+    )
+    status = Status(daemon_version(), clock, log, memories, bus, url, ingest, worker, answerer, (model, embedder))
+    handlers = make_handlers(
+        Answering(
+            log=log,
+            answerer=answerer,
+            listings=Listings(log, memories),
+            publisher=Publisher(bus),
+            forgetter=forgetter,
+            compactor=compactor,
+            status=status,
+        )
+    )
+    socket = SocketServer(config.socket_path, parse_mode(config.socket.mode), handlers=handlers, report=report)
+    return App(config, report, lock, log, memories, embedded, bus, ingest, worker, forgetter, compactor, socket)
+
+
+async def run(app: App, stopping: anyio.Event, started: Callable[[], None] = lambda: None) -> None:
+    """Run until `stopping` is set or a part fails. Readiness is announced before the bus is there."""
+    async with anyio.create_task_group() as tasks:
+        for name, part in _parts(app).items():
+            tasks.start_soon(part, name=name)
+        notify_systemd("READY=1")
+        app.report("daemon.started", socket=str(app.socket.path), version=daemon_version())
+        started()
+        await stopping.wait()
+        notify_systemd("STOPPING=1")
+        await app.socket.stop(GRACE_S)
+        tasks.cancel_scope.cancel()
+
+
+def _parts(app: App) -> dict[str, Callable[[], Coroutine[object, object, None]]]:
+    """Every task of the daemon by name."""
+    parts: dict[str, Callable[[], Coroutine[object, object, None]]] = {
+        "socket": app.socket.serve,
+        "memories": app.memories.follow,
+        "worker": app.worker.run,
+        "forgetter": app.forgetter.run,
+        "bus": app.bus.run,
+        "ingest": app.ingest.run,
+        "watchdog": lambda: _feed_watchdog(app),
+    }
+    if app.embedded_bus is not None:
+        parts["embedded_bus"] = app.embedded_bus.run
+        parts["stream"] = lambda: _create_stream(app)
+    return parts
+
+
+async def _create_stream(app: App) -> None:
+    """The embedded bus is ours, so its stream is, too; an outside server's stream is its operator's."""
+    while True:
+        try:
+            await app.bus.create_stream()
+            return
+        except BusUnavailable:
+            await anyio.sleep(CONNECT_PAUSE_S)
+
+
+async def _feed_watchdog(app: App) -> None:
+    """Tell the service manager that loop and writer are alive, as often as it wants to hear it."""
+    period_s = watchdog_period_s()
+    while period_s is not None:
+        await app.log.write(lambda db: db.execute("SELECT 1").fetchone())
+        notify_systemd("WATCHDOG=1")
+        await anyio.sleep(period_s)
+
+
+async def stop(app: App) -> None:
+    """Let go of everything, in order; safe after a failure too."""
+    with anyio.CancelScope(shield=True):
+        app.socket.close()
+        await app.bus.close()
+        if app.embedded_bus is not None:
+            await app.embedded_bus.stop()
+        await _record_digests(app)
+        await app.log.close()
+        os.close(app.lock)
+        app.report("daemon.stopped")
+
+
+async def _record_digests(app: App) -> None:
+    """Leave what the Memories were, for `memforestd verify`."""
+    digests = [
+        StoredDigest(user, digest.user_seq, digest.facts, digest.scopes, digest.trees, digest.units)
+        for user, memory in app.memories.loaded().items()
+        if not memory.needs_rebuild
+        for digest in [memory.digest()]
+    ]
+    with suppress(StoreUnusable):  # a full disk must not keep the daemon from ending
+        await app.log.write(partial(record_digests, digests=digests))
+
+
+async def serve(config: Config, report: Report) -> None:
+    """The whole life of a daemon: start, run until a signal, stop. A second signal ends it at once."""
+    app = await start(config, report)
+    stopping = anyio.Event()
+
+    def stop_now(name: str) -> None:
+        report("daemon.stopping", signal=name)
+        stopping.set()
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch_signals, stop_now, lambda: os._exit(1), name="signals")
+            await run(app, stopping)
+            tasks.cancel_scope.cancel()
+    finally:
+        await stop(app)

@@ -1,0 +1,261 @@
+"""Compaction of one user: plan groups on vectors, fuse each group with one model call, record both.
+
+The plan costs no call; a crash or a forgotten session in the middle leaves the groups that were fused, and
+asking again goes on from there (algorithms.md 2, way 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import anyio
+import numpy as np
+
+from daemon.memories import Memories
+from daemon.texts import read_texts
+from daemon.worker import Worker
+from events.appending import Batch
+from events.envelope import NewEvent, Reference, identify
+from events.errors import MemForestError, StaleDecision
+from events.log import EventLog
+from events.memory import FactId, NodesMerged, UnitId, UnitsPartitioned
+from projections.eventtree.merging import MergePlan, UnitNodes, plan_groups
+from projections.eventtree.parameters import EventTreeParameters
+from projections.eventtree.partition import Partition, partition_nodes
+from projections.facts.canonical import Fact
+from projections.memory import Memory
+from projections.ports import Embedder, LanguageModel, MemberText, Vectors
+from projections.texts import FactText, TextRef, WrittenText
+
+# Texts handed to the embedder at once.
+EMBED_TEXTS_MAX = 256
+
+
+class CompactionRunning(MemForestError):
+    """A compaction of this user is running already; wait until it is done."""
+
+    code = "busy"
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionResult:
+    """What a compaction did. Nodes are facts and groups; `cut` is the share of facts no longer searched alone."""
+
+    facts: int
+    nodes_before: int
+    nodes_after: int
+    cut: float
+    groups: int
+    units: int
+    loss_bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class _LiveNode:
+    """A fact, or a group that replaced several: what a compaction starts from."""
+
+    id: bytes
+    members: tuple[FactId, ...]
+    ref: TextRef
+    said_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """The outcome of the planning, off the loop."""
+
+    partition: Partition
+    plan: MergePlan
+
+
+class Compactor:
+    """Compacts users, one run a user at a time."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        memories: Memories,
+        worker: Worker,
+        model: LanguageModel,
+        embedder: Embedder,
+        parameters: EventTreeParameters,
+    ) -> None:
+        # Groups that are planned and not fused yet, by user: part of `pending`.
+        self.planned: dict[Reference, int] = {}
+        self._log = log
+        self._memories = memories
+        self._worker = worker
+        self._model = model
+        self._embedder = embedder
+        self._parameters = parameters
+
+    async def compact(self, user: Reference, ratio: float | None = None) -> CompactionResult:
+        """Merge nodes until the ratio is reached or no merge is allowed any more.
+
+        Raises `CompactionRunning`, and whatever the model or the embedder raises: what was fused by then stays.
+        """
+        if user in self.planned:
+            raise CompactionRunning
+        self.planned[user] = 0
+        try:
+            parameters = self._parameters if ratio is None else replace(self._parameters, ratio=ratio)
+            return await self._compact(user, parameters)
+        finally:
+            del self.planned[user]
+
+    async def _compact(self, user: Reference, parameters: EventTreeParameters) -> CompactionResult:
+        memory = await self._memories.catch_up(user)
+        nodes = live_nodes(memory)
+        positions = _positions(memory, nodes)
+        vectors = await self._embed_nodes(memory, nodes)
+        planned = await anyio.to_thread.run_sync(_plan, nodes, positions, vectors, parameters)
+        units = await self._record_partition(user, nodes, planned.partition)
+        self.planned[user] = len(planned.plan.groups)
+        async with anyio.create_task_group() as fusing:
+            for group in planned.plan.groups:
+                members = [nodes[index] for index in group]
+                unit = units[planned.partition.labels[group[0]]]
+                fusing.start_soon(self._fuse, user, members, unit, name="compaction.fuse")
+        memory = await self._memories.catch_up(user)
+        facts, after = len(memory.canon.facts), len(live_nodes(memory))
+        return CompactionResult(
+            facts=facts,
+            nodes_before=len(nodes),
+            nodes_after=after,
+            cut=1 - after / facts if facts else 0.0,
+            groups=len(planned.plan.groups),
+            units=len(units),
+            loss_bound=planned.plan.loss_bound,
+        )
+
+    async def _embed_nodes(self, memory: Memory, nodes: Sequence[_LiveNode]) -> Vectors:
+        """One unit row a node: a group's is the normalised sum of its members' rows."""
+        facts = [memory.canon.facts[fact] for node in nodes for fact in node.members]
+        rows = await self._embed_facts(facts)
+        vectors = np.zeros((len(nodes), self._embedder.dimensions), dtype=np.float32)
+        at = 0
+        for index, node in enumerate(nodes):
+            total = rows[at : at + len(node.members)].sum(axis=0)
+            vectors[index] = total / max(float(np.linalg.norm(total)), 1e-9)
+            at += len(node.members)
+        return vectors
+
+    async def _embed_facts(self, facts: Sequence[Fact]) -> Vectors:
+        rows = np.zeros((len(facts), self._embedder.dimensions), dtype=np.float32)
+        for at in range(0, len(facts), EMBED_TEXTS_MAX):
+            some = facts[at : at + EMBED_TEXTS_MAX]
+            texts = await read_texts(self._log, [FactText(fact.first.pointer) for fact in some])
+            rows[at : at + len(some)] = await self._embedder.embed([text or "" for text in texts])
+        return rows
+
+    async def _record_partition(
+        self, user: Reference, nodes: Sequence[_LiveNode], partition: Partition
+    ) -> list[UnitId]:
+        """Record which facts are in which unit, one event a unit, each with the lineage of its own facts."""
+        units = [nodes[centre].id for centre in partition.centres]
+        while units:
+            async with self._worker.planner(user):
+                memory = await self._memories.catch_up(user)
+                events: list[NewEvent] = []
+                for number, unit in enumerate(units):
+                    members = tuple(
+                        fact
+                        for index, node in enumerate(nodes)
+                        if partition.labels[index] == number
+                        for fact in node.members
+                        if fact in memory.canon.facts
+                    )
+                    if any(memory.units.unit_of.get(fact) != unit for fact in members):
+                        event = UnitsPartitioned(memory.parameters.generation, unit, members)
+                        events.append(_decision(memory, event))
+                try:
+                    await self._log.append(Batch(events=tuple(events)))
+                except StaleDecision:
+                    continue
+            break
+        return units
+
+    async def _fuse(self, user: Reference, members: list[_LiveNode], unit: UnitId) -> None:
+        """Ask for one text for a group and record it, unless its members changed meanwhile."""
+        try:
+            refs = [node.ref for node in members]
+            async with self._worker.slots:
+                texts = await read_texts(self._log, refs)
+                if None in texts:
+                    return
+                async with self._memories.use(user) as memory:
+                    times = [memory.nodes.node(memory.nodes.row_of[node.id]) for node in members
+                             if node.id in memory.nodes.row_of]  # fmt: skip
+                if len(times) < len(members):
+                    return
+                text = await self._model.merge(
+                    [
+                        MemberText(text or "", node.time_start, node.time_end)
+                        for text, node in zip(texts, times, strict=True)
+                    ]
+                )
+            await self._record_group(user, members, unit, text)
+        finally:
+            self.planned[user] -= 1
+
+    async def _record_group(self, user: Reference, members: list[_LiveNode], unit: UnitId, text: str) -> None:
+        facts = tuple(fact for node in members for fact in node.members)
+        while True:
+            async with self._worker.planner(user):
+                memory = await self._memories.catch_up(user)
+                if any(node.id not in memory.nodes.row_of for node in members):
+                    return  # a member was forgotten or grouped otherwise; its words must not come back
+                event = NodesMerged(memory.parameters.generation, unit, facts, self._model.name, text)
+                try:
+                    await self._log.append_event(_decision(memory, event))
+                    return
+                except StaleDecision:
+                    continue
+
+
+def live_nodes(memory: Memory) -> list[_LiveNode]:
+    """The EventTree nodes of a user: groups, and facts that are in none; in time order."""
+    nodes = [
+        _LiveNode(fact.id, (fact.id,), FactText(fact.first.pointer), fact.first.said_at)
+        for fact in memory.canon.facts.values()
+        if fact.id not in memory.units.group_of
+    ]
+    for group in memory.units.groups.values():
+        said_at = max(memory.canon.facts[member].first.said_at for member in group.members)
+        nodes.append(_LiveNode(group.id, group.members, WrittenText(group.seq), said_at))
+    return sorted(nodes, key=lambda node: (node.said_at, node.id))
+
+
+def _positions(memory: Memory, nodes: list[_LiveNode]) -> list[int]:
+    """Where each node's source turn stands among all turns in time order."""
+    instants = sorted({turn.said_at for turn in memory.turns.values()})
+    place = {instant: index for index, instant in enumerate(instants)}
+    return [place[node.said_at] for node in nodes]
+
+
+def _plan(
+    nodes: list[_LiveNode], positions: list[int], vectors: Vectors, parameters: EventTreeParameters
+) -> _Planned:
+    """Partition and plan; on a thread, since KMeans and the trees take their time."""
+    ids = [node.id for node in nodes]
+    partition = partition_nodes(vectors, positions, ids, parameters)
+    counts = [len(node.members) for node in nodes]
+    unit_nodes = UnitNodes(vectors, positions, ids, partition.labels, counts)
+    return _Planned(partition, plan_groups(unit_nodes, parameters))
+
+
+def _decision(memory: Memory, event: UnitsPartitioned | NodesMerged) -> NewEvent:
+    """An event about facts, with the sessions their words come from as lineage."""
+    firsts = [memory.canon.facts[fact].first for fact in event.members]
+    basis = memory.user_seq
+    what = identify(b"mf.decision", event.unit, *event.members, basis.to_bytes(8, "big")).hex()
+    return NewEvent(
+        user_id=memory.user_id,
+        session_id=None,
+        event=event,
+        key=f"{event.wire_name}/{what}",
+        happened_at=max(first.said_at for first in firsts),
+        lineage=tuple(sorted({first.session for first in firsts})),
+        basis=basis,
+    )

@@ -1,0 +1,294 @@
+"""Native messages to events (design 4.1). What cannot be read becomes a dead letter with its reason.
+
+Subject and body must agree. Reasons name fields and never quote a value.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, tzinfo
+from hashlib import blake2b
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from daemon.bus import BusMessage
+from daemon.protocol import reason_without_values
+from daemon.subjects import encode_token, parse_subject
+from events.appending import DeadLetter, Keys
+from events.envelope import BusPosition, NewEvent
+from events.errors import InvalidInput
+from events.session import Part, SessionClosed, SessionForgotten, TimeSource, TurnRecorded
+from events.time import EARLIEST, LATEST, Instant, from_datetime
+
+# A message fits one transaction; more turns are better sent as several messages.
+TURNS_MAX = 256
+# Numbers above this are milliseconds: as seconds they would lie beyond the year 5138.
+_MILLISECONDS_FROM = 1e11
+
+Timestamp: TypeAlias = str | int | float | None
+
+
+class TurnFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A turn inside a `turns` message."""
+
+    role: str
+    content: str | list[dict[str, Any]]
+    id: str | None = None
+    name: str | None = None
+    timestamp: Timestamp = None
+    revision: int = 0
+    agent_id: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class Turn(TurnFields, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="turn"):
+    """`{"type": "turn", …}`: one turn."""
+
+    user_id: str
+    session_id: str
+
+
+class Turns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="turns"):
+    """`{"type": "turns", …}`: several turns of one session, in order."""
+
+    user_id: str
+    session_id: str
+    turns: list[TurnFields]
+    id: str | None = None
+
+
+class SessionClose(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="session.close"):
+    """`{"type": "session.close", …}`: the session is over."""
+
+    user_id: str
+    session_id: str
+    id: str | None = None
+    timestamp: Timestamp = None
+
+
+class SessionForget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="session.forget"):
+    """`{"type": "session.forget", …}`: keep nothing of the session."""
+
+    user_id: str
+    session_id: str
+    id: str | None = None
+
+
+Message: TypeAlias = Turn | Turns | SessionClose | SessionForget
+_KIND_OF: dict[type, Literal["turns", "control"]] = {
+    Turn: "turns",
+    Turns: "turns",
+    SessionClose: "control",
+    SessionForget: "control",
+}
+_decoder = msgspec.json.Decoder(Message)
+
+
+def parse_message(payload: bytes) -> Message:
+    """The message in a payload; raises `InvalidInput` with a reason that quotes nothing."""
+    try:
+        return _decoder.decode(payload)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(reason_without_values(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise InvalidInput("the message is not valid JSON in UTF-8") from None
+    except RecursionError:
+        raise InvalidInput("the message is nested too deep") from None
+
+
+class Decoder:
+    """Reads bus messages under one store's references and one configured zone."""
+
+    def __init__(self, keys: Keys, zone: tzinfo) -> None:
+        """`zone` is where naive times are read."""
+        self._keys = keys
+        self._zone = zone
+
+    def decode(self, message: BusMessage, epoch: str) -> tuple[NewEvent, ...] | DeadLetter:
+        """The events of a message in order, or the dead letter it becomes."""
+        place = BusPosition(message.stream, epoch, message.stream_seq)
+        user_id = session_id = None
+        try:
+            kind, user_id, session_id = parse_subject(message.subject)
+            parsed = parse_message(message.payload)
+            if _KIND_OF[type(parsed)] != kind:
+                raise InvalidInput("a message of this type does not belong on this subject")
+            if (parsed.user_id, parsed.session_id) != (user_id, session_id):
+                raise InvalidInput("subject and body name different users or sessions")
+            return self._read(parsed, message, place)
+        except InvalidInput as error:
+            return DeadLetter(
+                message.subject,
+                message.payload,
+                str(error),
+                place,
+                user_id,
+                session_id,
+                _key_of_unreadable(message.payload, user_id, session_id),
+            )
+
+    def _read(self, parsed: Message, message: BusMessage, place: BusPosition) -> tuple[NewEvent, ...]:
+        match parsed:
+            case Turn():
+                return (self._read_turn(parsed, parsed, 0, message, place),)
+            case Turns(turns=turns):
+                if not 1 <= len(turns) <= TURNS_MAX:
+                    raise InvalidInput(f"a turns message holds 1 to {TURNS_MAX} turns")
+                return tuple(
+                    self._read_turn(parsed, turn, index, message, place) for index, turn in enumerate(turns)
+                )
+            case SessionClose(timestamp=timestamp):
+                at, source = self._read_time(timestamp, message.published_at)
+                key = f"close/{_key_tail(parsed, parsed.id, 0, message)}"
+                return (self._event(parsed, SessionClosed(), key, (at, source), place),)
+            case SessionForget():
+                now = (message.published_at, TimeSource.BUS)
+                return (self._event(parsed, SessionForgotten(), forget_key(parsed), now, place),)
+
+    def _read_turn(
+        self, parsed: Turn | Turns, turn: TurnFields, index: int, message: BusMessage, place: BusPosition
+    ) -> NewEvent:
+        if turn.revision != 0:
+            raise InvalidInput("revisions of a turn are not taken yet; leave `revision` out or 0")
+        at, source = self._read_time(turn.timestamp, message.published_at)
+        text, parts = _read_content(turn.content)
+        event = TurnRecorded(
+            content=text,
+            role=turn.role,
+            turn_id=turn.id,
+            revision=turn.revision,
+            name=turn.name,
+            agent_id=turn.agent_id,
+            metadata=None if turn.metadata is None else msgspec.json.encode(turn.metadata).decode(),
+            parts=parts,
+            time_source=source,
+        )
+        if turn.id is None:
+            message_id = parsed.id if isinstance(parsed, Turns) else None
+            key = _key_tail(parsed, message_id, index, message)
+        else:
+            key = turn_key(parsed.user_id, parsed.session_id, turn.id, turn.revision)
+        return self._event(parsed, event, key, (at, source), place)
+
+    def _event(
+        self,
+        parsed: Message,
+        event: TurnRecorded | SessionClosed | SessionForgotten,
+        key: str,
+        time: tuple[Instant, TimeSource],
+        place: BusPosition,
+    ) -> NewEvent:
+        session = self._keys.session(parsed.user_id, parsed.session_id)
+        return NewEvent(
+            user_id=parsed.user_id,
+            session_id=parsed.session_id,
+            event=event,
+            key=key,
+            happened_at=time[0],
+            # Forgetting is no part of what is forgotten: its event stays when the session's are voided.
+            lineage=() if isinstance(event, SessionForgotten) else (session,),
+            bus=place,
+            time_assigned=time[1] is TimeSource.BUS,
+        )
+
+    def _read_time(self, stamp: Timestamp, published_at: Instant) -> tuple[Instant, TimeSource]:
+        """The instant of a timestamp and where it came from; never the wall clock."""
+        if stamp is None:
+            return published_at, TimeSource.BUS
+        if isinstance(stamp, str):
+            return self._read_iso(stamp)
+        at = int(stamp) if abs(stamp) > _MILLISECONDS_FROM else round(stamp * 1000)
+        if not EARLIEST <= at <= LATEST:
+            raise InvalidInput("timestamp lies outside the years 1 to 9999")
+        return at, TimeSource.GIVEN
+
+    def _read_iso(self, stamp: str) -> tuple[Instant, TimeSource]:
+        try:
+            when = datetime.fromisoformat(stamp)
+            given = when.tzinfo is not None
+            at = from_datetime(when if given else when.replace(tzinfo=self._zone))
+        except (ValueError, OverflowError):
+            raise InvalidInput(
+                "timestamp is neither ISO 8601 (2024-07-01T09:00:00Z) nor epoch seconds or milliseconds"
+            ) from None
+        return at, TimeSource.GIVEN if given else TimeSource.ZONE_ASSUMED
+
+
+def turn_key(user_id: str, session_id: str, turn_id: str, revision: int = 0) -> str:
+    """The idempotency key of a turn that has an id."""
+    ids = "/".join(encode_token(each) for each in (user_id, session_id, turn_id))
+    return f"turn/{ids}/{revision}"
+
+
+def forget_key(message: SessionForget) -> str:
+    """A session is forgotten once; whoever asks again gets the same answer."""
+    return make_forget_key(message.user_id, message.session_id)
+
+
+def make_forget_key(user_id: str, session_id: str) -> str:
+    """The key of a session's SessionForgotten."""
+    return f"forget/{encode_token(user_id)}/{encode_token(session_id)}"
+
+
+def _key_tail(parsed: Message, own_id: str | None, index: int, message: BusMessage) -> str:
+    """The key of what has no turn id: by the message's id, its `Nats-Msg-Id`, or its bytes and bus time.
+
+    With the bus's own time of the message a redelivery is recognised and a repetition is kept.
+    """
+    place = f"{encode_token(parsed.user_id)}/{encode_token(parsed.session_id)}"
+    message_id = own_id or message.headers.get("Nats-Msg-Id")
+    if message_id:
+        return f"message/{place}/{encode_token(message_id)}/{index}"
+    state = blake2b(message.payload, digest_size=16)
+    state.update(message.published_at.to_bytes(8, "big", signed=True))
+    return f"body/{place}/{state.hexdigest()}/{index}"
+
+
+class _TurnIds(msgspec.Struct, frozen=True, tag="turn"):
+    """What is left of a turn that cannot be read."""
+
+    id: str
+    revision: int = 0
+
+
+def _key_of_unreadable(payload: bytes, user_id: str | None, session_id: str | None) -> str | None:
+    """The key that whoever published a turn may wait for, if its id can still be told."""
+    if user_id is None or session_id is None:
+        return None
+    try:
+        ids = msgspec.json.decode(payload, type=_TurnIds)
+        return turn_key(user_id, session_id, ids.id, ids.revision)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidInput):
+        return None
+
+
+def _read_content(content: str | list[dict[str, Any]]) -> tuple[str, tuple[Part, ...]]:
+    """Text of the content, and its other parts as typed references (OpenAI content parts)."""
+    if isinstance(content, str):
+        return content, ()
+    texts: list[str] = []
+    parts: list[Part] = []
+    for number, raw in enumerate(content):
+        kind = raw.get("type")
+        if not isinstance(kind, str):
+            raise InvalidInput(f"content part {number} has no type")
+        text = raw.get("text")
+        if kind == "text":
+            if not isinstance(text, str):
+                raise InvalidInput(f"content part {number} of type text has no text")
+            texts.append(text)
+            continue
+        caption = raw.get("caption")
+        if caption is not None and not isinstance(caption, str):
+            raise InvalidInput(f"the caption of content part {number} is no text")
+        parts.append(Part(kind, _reference_of(raw, kind), caption))
+    return "\n".join(texts), tuple(parts)
+
+
+def _reference_of(raw: dict[str, Any], kind: str) -> str:
+    """What a part points at: its url if it has one, else the part as JSON."""
+    inner = raw.get(kind)
+    if isinstance(inner, dict) and isinstance(inner.get("url"), str):
+        return str(inner["url"])
+    rest = {name: value for name, value in raw.items() if name not in ("type", "caption")}
+    return msgspec.json.encode(rest).decode()

@@ -1,0 +1,103 @@
+"""The table of socket methods: what each takes, who answers it, and how long it may take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from daemon.answers import Answerer, QueryParams
+from daemon.compaction import CompactionResult, Compactor
+from daemon.forgetting import Forgetter, Receipt
+from daemon.listings import Listings, NoParams, PageParams, SessionParams, UserParams
+from daemon.protocol import Handlers, Method, Params
+from daemon.publishing import CloseParams, IngestParams, Publisher
+from events.errors import InvalidInput
+from events.log import EventLog
+
+# Reads are quick; what waits for a model or for erasing gets longer.
+READ_DEADLINE_S = 30.0
+WRITE_DEADLINE_S = 60.0
+WORK_DEADLINE_S = 3600.0
+
+# Every method with what it does; the README lists the same (a test compares).
+METHODS: dict[str, str] = {
+    "query": "the memories for a question, best first, and the same as prompt-ready text",
+    "ingest": "publish turns for a caller without a NATS client",
+    "sessions.list": "the sessions of a user",
+    "sessions.get": "one session",
+    "sessions.close": "publish that a session is over",
+    "sessions.forget": "forget a session and erase its words",
+    "users.list": "the users of the store",
+    "facts.list": "the facts of a user in time order, page by page",
+    "trees.list": "the MemTrees of a user, the largest first",
+    "units.list": "the EventTree units and groups of a user",
+    "units.compact": "merge redundant facts until a ratio is reached",
+    "digest": "hashes of a user's Memory",
+    "status": "how the daemon is; with a user, how far that user's Memory is",
+}
+
+
+class CompactParams(Params, frozen=True, kw_only=True):
+    """Parameters of `units.compact`; without a ratio that of the configuration."""
+
+    user_id: str
+    ratio: float | None = None
+
+
+class StatusParams(Params, frozen=True, kw_only=True):
+    """Parameters of `status`."""
+
+    user_id: str | None = None
+
+
+class StatusReader(Protocol):
+    """Whoever can tell how the daemon is."""
+
+    async def status(self, params: StatusParams) -> dict[str, object]:
+        """The state of every part."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """The parts that answer requests."""
+
+    log: EventLog
+    answerer: Answerer
+    listings: Listings
+    publisher: Publisher
+    forgetter: Forgetter
+    compactor: Compactor
+    status: StatusReader
+
+
+def make_handlers(parts: Answering) -> Handlers:
+    """The method table over the daemon's parts."""
+
+    async def forget(params: SessionParams) -> Receipt:
+        return await parts.forgetter.forget(params.user_id, params.session_id)
+
+    async def compact(params: CompactParams) -> CompactionResult:
+        if params.ratio is not None and not 0 <= params.ratio < 1:
+            raise InvalidInput("ratio is the share of nodes to remove, from 0 to below 1")
+        user = await parts.listings.known_user(params.user_id)
+        return await parts.compactor.compact(user, params.ratio)
+
+    listings = parts.listings
+    table: Handlers = {
+        "query": Method(QueryParams, parts.answerer.query, False, READ_DEADLINE_S),
+        "ingest": Method(IngestParams, parts.publisher.ingest, True, WRITE_DEADLINE_S),
+        "sessions.list": Method(UserParams, listings.sessions, False, READ_DEADLINE_S),
+        "sessions.get": Method(SessionParams, listings.session, False, READ_DEADLINE_S),
+        "sessions.close": Method(CloseParams, parts.publisher.close_session, True, WRITE_DEADLINE_S),
+        "sessions.forget": Method(SessionParams, forget, True, WORK_DEADLINE_S),
+        "users.list": Method(NoParams, listings.users, False, READ_DEADLINE_S),
+        "facts.list": Method(PageParams, listings.facts, False, READ_DEADLINE_S),
+        "trees.list": Method(PageParams, listings.trees, False, READ_DEADLINE_S),
+        "units.list": Method(UserParams, listings.units, False, READ_DEADLINE_S),
+        "units.compact": Method(CompactParams, compact, True, WORK_DEADLINE_S),
+        "digest": Method(UserParams, listings.digest, False, READ_DEADLINE_S),
+        "status": Method(StatusParams, parts.status.status, False, READ_DEADLINE_S),
+    }
+    assert table.keys() == METHODS.keys()
+    return table

@@ -1,0 +1,117 @@
+"""Ingest: from the bus into the log. Decode, append with the checkpoint in one transaction, then acknowledge.
+
+Undecodable input becomes a dead letter in that same transaction, so nothing is lost and nothing blocks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import anyio
+
+from daemon.bus import Batch as BusBatch
+from daemon.bus import BusMessage, BusUnavailable, NatsBus
+from daemon.decoding import Decoder
+from daemon.logs import Report
+from daemon.memories import Memories
+from events.appending import Batch, DeadLetter, Outcome
+from events.envelope import BusPosition, NewEvent
+from events.errors import StoreUnusable
+from events.gate import Verdict
+from events.log import GROUP_EVENTS_MAX, EventLog
+from events.session import SessionForgotten
+
+# After a failed write; the bus keeps what waits.
+WRITE_PAUSE_S = 5.0
+
+
+class Ingest:
+    """Reads one stream into one log, in order, each message with an effect exactly once."""
+
+    def __init__(
+        self, bus: NatsBus, stream: str, log: EventLog, memories: Memories, decoder: Decoder, report: Report
+    ) -> None:
+        self.position: BusPosition | None = None
+        self.dead_letters = 0
+        self._bus = bus
+        self._stream = stream
+        self._log = log
+        self._memories = memories
+        self._decoder = decoder
+        self._report = report
+
+    async def run(self) -> None:
+        """Fetch, append and acknowledge for ever. Our own checkpoint says where to go on, not the bus."""
+        self.position = await self._log.read_checkpoint(self._stream)
+        while True:
+            batch = await self._bus.fetch(self.position)
+            if batch.reset:
+                self._report("bus.epoch_changed", stream=self._stream)
+            if not batch.messages and not batch.reset:
+                continue
+            try:
+                await self._take(batch)
+            except StoreUnusable as error:
+                self._report("ingest.write_failed", code=error.code)
+                await anyio.sleep(WRITE_PAUSE_S)
+                continue
+            self.position = batch.position
+            await self._bus.acknowledge(batch)
+
+    async def lag_messages(self) -> int | None:
+        """Messages on the stream that are not in the log yet; None while the bus cannot tell."""
+        try:
+            state = await self._bus.stream_state()
+        except BusUnavailable:
+            return None
+        return max(0, state.last_seq - (self.position.seq if self.position else 0))
+
+    async def _take(self, batch: BusBatch) -> None:
+        """Write a batch; the checkpoint moves with the messages it stands for."""
+        epoch = batch.position.epoch if batch.position else ""
+        counts: Counter[Verdict] = Counter()
+        for part in _split(batch, self._decoder, epoch):
+            outcomes = await self._log.append(part)
+            counts.update(outcome.verdict for outcome in outcomes)
+            self._hide_forgotten(part)
+            self._report_oddities(part, outcomes)
+        self._report(
+            "ingest.batch_recorded",
+            messages=len(batch.messages),
+            recorded=counts[Verdict.RECORDED],
+            duplicates=counts[Verdict.DUPLICATE],
+            refused=counts[Verdict.REFUSED],
+        )
+
+    def _hide_forgotten(self, part: Batch) -> None:
+        for new in part.events:
+            if isinstance(new.event, SessionForgotten) and new.session_id is not None:
+                keys = self._log.keys
+                self._memories.hide(keys.user(new.user_id), keys.session(new.user_id, new.session_id))
+
+    def _report_oddities(self, part: Batch, outcomes: tuple[Outcome, ...]) -> None:
+        self.dead_letters += len(part.dead_letters)
+        for letter in part.dead_letters:
+            self._report("ingest.dead_letter", seq=letter.bus.seq, reason=letter.reason)
+        for outcome in outcomes:
+            if outcome.verdict is Verdict.CONFLICTING:
+                self._report("ingest.turn_conflicted", seq=outcome.seq)
+
+
+def _split(batch: BusBatch, decoder: Decoder, epoch: str) -> Iterator[Batch]:
+    """Parts of a batch that fit one transaction each, in order; whole messages only."""
+    events: list[NewEvent] = []
+    letters: list[DeadLetter] = []
+    last: BusMessage | None = None
+    for message in batch.messages:
+        decoded = decoder.decode(message, epoch)
+        if last is not None and isinstance(decoded, tuple) and len(events) + len(decoded) > GROUP_EVENTS_MAX:
+            yield Batch(tuple(events), tuple(letters), BusPosition(last.stream, epoch, last.stream_seq))
+            events, letters = [], []
+        if isinstance(decoded, DeadLetter):
+            letters.append(decoded)
+        else:
+            events.extend(decoded)
+        last = message
+    yield Batch(tuple(events), tuple(letters), batch.position)

@@ -1,0 +1,308 @@
+"""JetStream as the daemon reads it: a stream's state, and an ordered pull consumer that trusts nothing.
+
+Where reading goes on is decided by our own position, never by the server's (engineering rules I1, I2, I7).
+Not here: the connection and publishing, which are daemon/bus.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final, TypeVar
+
+import anyio
+import msgspec
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from daemon.bus_messages import BusMessage, BusRefused, BusUnavailable
+from events.envelope import BusPosition
+from events.time import from_datetime
+
+API_TIMEOUT_S: Final = 2.0
+BATCH_MAX: Final = 256
+# The server drops a connection with more than 64 MiB on the way to it; half of that is safe (rule I9).
+BATCH_BYTES_MAX: Final = 32 * 1024**2
+# How long the server may stay silent before we stop believing that it has our request.
+SILENCE_MAX_S: Final = 1.0
+# How often a waiting pull looks whether the connection is still the one it was sent on.
+GLANCE_S: Final = 0.25
+# Unacknowledged messages after which the server pauses: four batches.
+ACK_PENDING_MAX: Final = 4 * BATCH_MAX
+# The server forgets our consumer by itself when nothing was pulled for so long.
+INACTIVE_AFTER_S: Final = 300.0
+
+_NANOSECONDS: Final = 1_000_000_000
+STREAM_NOT_FOUND: Final = 10059
+STREAM_NAME_IN_USE: Final = 10058
+NOT_ENABLED: Final = 10076
+# What our own stream keeps: a week, or what fits; the daemon reads within seconds.
+STREAM_MAX_AGE_S: Final = 7 * 24 * 3600
+STREAM_BYTES_MAX: Final = 1024**3
+DUPLICATE_WINDOW_S: Final = 120
+
+
+class ApiError(msgspec.Struct, frozen=True):
+    """What JetStream answers instead of a result (NATS ADR-1)."""
+
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
+
+
+class StreamConfiguration(msgspec.Struct, frozen=True):
+    """What matters to us of a stream's configuration."""
+
+    retention: str = "limits"
+
+
+class StreamNumbers(msgspec.Struct, frozen=True):
+    """How much a stream holds, in messages and bytes, and its first and last sequence."""
+
+    messages: int = 0
+    bytes: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+
+
+class StreamReply(msgspec.Struct, frozen=True):
+    """The answer to STREAM.INFO and STREAM.CREATE."""
+
+    error: ApiError | None = None
+    created: str = ""
+    config: StreamConfiguration = StreamConfiguration()
+    state: StreamNumbers = StreamNumbers()
+
+
+class AnyReply(msgspec.Struct, frozen=True):
+    """An answer of which only the error matters."""
+
+    error: ApiError | None = None
+
+
+class PublishReply(msgspec.Struct, frozen=True):
+    """What a stream answers to a publisher."""
+
+    error: ApiError | None = None
+    stream: str = ""
+    seq: int = 0
+    duplicate: bool = False
+
+
+Reply = TypeVar("Reply", StreamReply, AnyReply)
+
+
+async def ask(client: Client, call: str, request: object, reply_type: type[Reply]) -> Reply:
+    """One call of the JetStream API.
+
+    Raises BusRefused for an error it answers with and BusUnavailable when it does not answer.
+    """
+    try:
+        body = msgspec.json.encode(request)
+        answer = await client.request(f"$JS.API.{call}", body, timeout=API_TIMEOUT_S)
+        reply = msgspec.json.decode(answer.data, type=reply_type)
+    except nats.errors.NoRespondersError:
+        raise BusRefused(NOT_ENABLED, "JetStream is not enabled on the server, or not for this user") from None
+    except nats.errors.TimeoutError:
+        raise BusUnavailable("the server does not answer") from None
+    except (nats.errors.Error, msgspec.MsgspecError) as failure:
+        raise BusUnavailable(str(failure)) from failure
+    if reply.error is not None:
+        raise BusRefused(reply.error.err_code, reply.error.description)
+    return reply
+
+
+def stream_configuration(name: str, subjects: tuple[str, ...]) -> dict[str, object]:
+    """The stream we make when asked to: kept in files, bounded, re-readable (LIMITS retention, rule I3)."""
+    return {
+        "name": name,
+        "subjects": subjects,
+        "retention": "limits",
+        "storage": "file",
+        "discard": "old",
+        "max_age": STREAM_MAX_AGE_S * _NANOSECONDS,
+        "max_bytes": STREAM_BYTES_MAX,
+        "max_msgs": -1,
+        "max_consumers": -1,
+        "num_replicas": 1,
+        "duplicate_window": DUPLICATE_WINDOW_S * _NANOSECONDS,
+    }
+
+
+def size_on_the_wire(payload: bytes, headers: Mapping[str, str]) -> int:
+    """The bytes of a message that count towards the server's `max_payload` (NATS ADR-4)."""
+    if not headers:
+        return len(payload)
+    lines = sum(len(f"{name}: {value}\r\n".encode()) for name, value in headers.items())
+    return len(b"NATS/1.0\r\n") + lines + len(b"\r\n") + len(payload)
+
+
+def start_position(
+    after: BusPosition | None, stream: str, created: str, last_seq: int
+) -> tuple[BusPosition, bool]:
+    """Where reading goes on, and whether the stream is not the one that `after` speaks of.
+
+    A stream that was made again, and one that holds less than we have read (its store was rolled back, or
+    lost its unsynced tail), is read from the beginning: idempotency keys recognise what we have (rule I7).
+    """
+    if after is None:
+        return BusPosition(stream, created, 0), False
+    known_created, _, rollbacks = after.epoch.partition("#")
+    if after.stream != stream or known_created != created:
+        return BusPosition(stream, created, 0), True
+    if last_seq < after.seq:
+        return BusPosition(stream, f"{created}#{int(rollbacks or 0) + 1}", 0), True
+    return after, False
+
+
+def doubt_about(delivery: Msg.Metadata, consumer_seq: int, stream_seq: int) -> str | None:
+    """Why a message cannot be the one after the last accepted one (of these sequences), or None."""
+    if delivery.num_delivered != 1:
+        return "redelivered"
+    if delivery.sequence.consumer != consumer_seq + 1:
+        return "gap in the deliveries"
+    if delivery.sequence.stream <= stream_seq:
+        return "out of order"
+    return None
+
+
+class OrderedConsumer:
+    """Pulls messages of one stream in order, each once, over one connection.
+
+    It hands out only what provably follows what it handed out before. At the first doubt it sets `doubt`,
+    drops the rest and is of no further use: open another one at the position that was reached.
+    """
+
+    def __init__(
+        self, client: Client, name: str, inbox: str, subscription: Subscription, position: BusPosition
+    ) -> None:
+        self._client = client
+        self._connection = client.stats["reconnects"]
+        self._name = name
+        self._inbox = inbox
+        self._subscription = subscription
+        self._consumer_seq = 0
+        self._pulls = 0
+        self.position = position
+        self.doubt: str | None = None
+        # Where to acknowledge the last accepted message, and with it all before (AckPolicy.ALL).
+        self.acknowledge_to: str | None = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether the connection it was opened on still stands; a new one may hide lost deliveries."""
+        return self._client.is_connected and self._client.stats["reconnects"] == self._connection
+
+    async def pull(self, count: int, wait_s: float) -> tuple[BusMessage, ...]:
+        """At most `count` messages and BATCH_BYTES_MAX of what is there, else the first within `wait_s`."""
+        ready = {"batch": count, "max_bytes": BATCH_BYTES_MAX, "no_wait": True}
+        messages = await self._request(ready, count, SILENCE_MAX_S)
+        if not messages and self.doubt is None:
+            # No bound on bytes here: a single message above it would otherwise block the stream for ever.
+            next_one = {"batch": 1, "expires": int(wait_s * _NANOSECONDS)}
+            messages = await self._request(next_one, 1, wait_s + SILENCE_MAX_S)
+        return tuple(messages)
+
+    async def close(self) -> None:
+        """Give the consumer back; what is lost on the way, the server clears by INACTIVE_AFTER_S."""
+        with anyio.move_on_after(SILENCE_MAX_S, shield=True), suppress(nats.errors.Error, OSError):
+            await self._subscription.unsubscribe()
+            if self._client.is_connected:
+                await self._client.publish(f"$JS.API.CONSUMER.DELETE.{self.position.stream}.{self._name}")
+
+    async def _request(self, pull: Mapping[str, object], count: int, patience_s: float) -> list[BusMessage]:
+        self._pulls += 1
+        reply_to = f"{self._inbox}.{self._pulls}"
+        accepted: list[BusMessage] = []
+        try:
+            call = f"$JS.API.CONSUMER.MSG.NEXT.{self.position.stream}.{self._name}"
+            await self._client.publish(call, msgspec.json.encode(pull), reply=reply_to)
+            while len(accepted) < count:
+                message = await self._next(patience_s)
+                if message is None:
+                    self.doubt = "no answer" if self.connected else "reconnected"
+                    break
+                # A status has our inbox as its subject. Its headers prove nothing: publishers set those too.
+                if not message.subject.startswith(self._inbox):
+                    received = self._accept(message)
+                    if received is None:
+                        break
+                    accepted.append(received)
+                elif message.subject == reply_to and self._ends(message):
+                    break
+        except (nats.errors.Error, OSError) as failure:
+            self.doubt = str(failure)
+        return accepted
+
+    async def _next(self, patience_s: float) -> Msg | None:
+        deadline = anyio.current_time() + patience_s
+        while self.connected and (left_s := deadline - anyio.current_time()) > 0:
+            with suppress(nats.errors.TimeoutError):
+                return await self._subscription.next_msg(timeout=min(left_s, GLANCE_S))
+        return None
+
+    def _accept(self, message: Msg) -> BusMessage | None:
+        delivery = message.metadata
+        self.doubt = doubt_about(delivery, self._consumer_seq, self.position.seq)
+        if self.doubt is not None:
+            return None
+        self._consumer_seq = delivery.sequence.consumer
+        self.position = BusPosition(self.position.stream, self.position.epoch, delivery.sequence.stream)
+        self.acknowledge_to = message.reply
+        return BusMessage(
+            subject=message.subject,
+            payload=message.data,
+            headers=dict(message.headers or {}),
+            stream=delivery.stream,
+            stream_seq=delivery.sequence.stream,
+            published_at=from_datetime(delivery.timestamp),
+        )
+
+    def _ends(self, status: Msg) -> bool:
+        """Whether this is the last word on a pull (NATS ADR-13); an unexpected one is a doubt as well."""
+        headers = status.headers or {}
+        code, description = headers.get("Status"), headers.get("Description", "").lower()
+        if code == "100":
+            return False
+        full = code == "409" and ("batch completed" in description or "maxbytes" in description)
+        if code not in ("404", "408") and not full:
+            self.doubt = "the consumer is gone" if code == "503" else f"status {code}"
+        return True
+
+
+async def open_consumer(
+    client: Client, position: BusPosition, subjects: tuple[str, ...], ack_wait_s: float
+) -> OrderedConsumer:
+    """A consumer that starts after `position`. Raises BusUnavailable.
+
+    Each has a name of its own, so that a late delivery of one can never be mistaken for another's.
+    """
+    inbox = client.new_inbox()
+    name = f"memforest-{inbox.rpartition('.')[2]}"
+    try:
+        subscription = await client.subscribe(f"{inbox}.*")
+    except nats.errors.Error as failure:
+        raise BusUnavailable(str(failure)) from failure
+    consumer = OrderedConsumer(client, name, inbox, subscription, position)
+    configuration = {
+        "name": name,
+        "deliver_policy": "by_start_sequence",
+        "opt_start_seq": position.seq + 1,
+        "ack_policy": "all",
+        "ack_wait": int(ack_wait_s * _NANOSECONDS),
+        "max_ack_pending": ACK_PENDING_MAX,
+        "filter_subjects": subjects,
+        "inactive_threshold": int(INACTIVE_AFTER_S * _NANOSECONDS),
+        # Its state is worth nothing after a restart, so it is not written to the disk.
+        "mem_storage": True,
+        "num_replicas": 1,
+    }
+    request = {"stream_name": position.stream, "config": configuration}
+    try:
+        await ask(client, f"CONSUMER.CREATE.{position.stream}.{name}", request, AnyReply)
+    except BaseException:
+        await consumer.close()
+        raise
+    return consumer

@@ -1,0 +1,68 @@
+"""What a process owes the system around it: one daemon a data directory, readiness, and signals."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+
+from events.errors import MemForestError
+
+
+class DirectoryInUse(MemForestError):
+    """Another daemon runs on this data directory; stop it, or choose another data.dir."""
+
+    code = "unavailable"
+
+
+def lock_directory(folder: Path) -> int:
+    """Take the data directory for this process; the descriptor holds the lock while it is open.
+
+    Raises `DirectoryInUse`. Children do not inherit it, so a stray one cannot keep the directory.
+    """
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise DirectoryInUse from None
+    return descriptor
+
+
+def notify_systemd(state: str) -> None:
+    """Tell the service manager (sd_notify(3)): READY=1, STOPPING=1, WATCHDOG=1. Nothing without one."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+        try:
+            sender.sendto(state.encode(), address)
+        except OSError:
+            return  # a service manager that went away is no reason to stop
+
+
+def watchdog_period_s() -> float | None:
+    """How often the service manager wants to hear from us: half of its limit; None when it does not."""
+    try:
+        return int(os.environ["WATCHDOG_USEC"]) / 2_000_000
+    except (KeyError, ValueError):
+        return None
+
+
+async def watch_signals(stop: Callable[[str], None], force: Callable[[], None]) -> None:
+    """Call `stop` at the first SIGTERM or SIGINT and `force` at the second."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        asked = False
+        async for number in signals:
+            if asked:
+                force()
+                return
+            asked = True
+            stop(signal.Signals(number).name)

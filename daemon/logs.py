@@ -1,0 +1,104 @@
+"""What the daemon logs: every event name with its fields, and how lines are written.
+
+A name that is not listed here cannot be logged, and no field ever holds what people said.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Protocol
+
+import structlog
+
+# Name of each log event and what it tells; the README lists the same (a test compares).
+LOG_EVENTS: dict[str, str] = {
+    "daemon.started": "the daemon is ready; socket, version",
+    "daemon.stopping": "a signal came; signal",
+    "daemon.stopped": "everything is written and closed",
+    "daemon.failed": "a part of the daemon ended unexpectedly and the daemon stops; code",
+    "bus.state_changed": "the bus is down, without a stream, or up; state, reason",
+    "bus.stream_created": "the stream was created; stream",
+    "bus.consumer_dropped": "delivery was in doubt and starts again; seq, reason",
+    "bus.epoch_changed": "the stream is another one than before and is read from its start; stream",
+    "bus.messages_expired": "the stream dropped messages before they were read; first_seq, expected_seq",
+    "embedded_bus.started": "the supervised nats-server runs; port, pid",
+    "embedded_bus.died": "the supervised nats-server ended by itself; exit_code, restart_after_s",
+    "embedded_bus.start_failed": "the supervised nats-server could not be started; reason",
+    "embedded_bus.stopped": "the supervised nats-server was ended; exit_code",
+    "embedded_bus.leftover_ended": "a nats-server of an earlier run was ended first",
+    "ingest.batch_recorded": "messages were written and acknowledged; messages, recorded, duplicates, refused",
+    "ingest.dead_letter": "a message could not be decoded and is kept; seq, reason",
+    "ingest.turn_conflicted": "a known key came with other content; the first turn stands; seq",
+    "ingest.write_failed": "the log could not be written; ingest tries again; code",
+    "worker.call_failed": "a model call failed; task, attempt, code",
+    "worker.work_parked": "work was given up after its last attempt; task, reason",
+    "worker.answer_dropped": "an answer came for a session that was forgotten meanwhile; task",
+    "forgetting.session_erased": "the words of a forgotten session are gone; events, words, wal_truncated",
+    "socket.request_failed": "a request ended in an internal error or at its deadline; method, code, error, place",
+    "socket.connection_failed": "a connection ended in an error of ours; error, place",
+    "socket.accept_failed": "no connection could be accepted for now; error",
+    "socket.client_not_reading": "a client did not read its answers and was cut off",
+}
+
+
+class Report(Protocol):
+    """How a part of the daemon tells the log what happened."""
+
+    def __call__(self, event: str, /, **fields: object) -> None:
+        """Log one event with its fields."""
+        ...
+
+
+def configure_logs(level: str, form: str) -> Report:
+    """Set structlog up to write lines to standard error, and return how to report.
+
+    `form` is console, json, or auto: console on a terminal and json elsewhere.
+    """
+    console = form == "console" or (form == "auto" and sys.stderr.isatty())
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+    )
+    return make_report(structlog.get_logger("memforest"))
+
+
+# Events that someone on call wants to see; the rest is information.
+_WARNINGS = frozenset(
+    {
+        "bus.messages_expired",
+        "bus.consumer_dropped",
+        "bus.epoch_changed",
+        "embedded_bus.died",
+        "embedded_bus.start_failed",
+        "ingest.dead_letter",
+        "ingest.turn_conflicted",
+        "ingest.write_failed",
+        "worker.call_failed",
+        "worker.work_parked",
+        "socket.request_failed",
+        "socket.connection_failed",
+        "socket.accept_failed",
+        "daemon.failed",
+    }
+)
+
+
+def make_report(logger: structlog.typing.FilteringBoundLogger) -> Report:
+    """A Report that writes to `logger` and refuses names that are not in LOG_EVENTS."""
+
+    def report(event: str, /, **fields: object) -> None:
+        if event not in LOG_EVENTS:
+            raise KeyError(f"{event} is not in LOG_EVENTS")
+        if event in _WARNINGS:
+            logger.warning(event, **fields)
+        else:
+            logger.info(event, **fields)
+
+    return report

@@ -1,0 +1,179 @@
+"""Memories by user: loaded by folding the log on first use, followed as it grows, bounded in number.
+
+Folding runs on the loop in short slices, so a query never waits for it longer than one of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+import anyio
+import anyio.lowlevel
+
+from events.envelope import Reference
+from events.log import EventLog, LogReader
+from events.reading import read_after, read_user
+from events.registry import read_tombstones
+from projections.memory import Memory, MemoryParameters
+
+# Memories kept at once; the least recently used one goes first. A Memory that is gone is folded again.
+MEMORIES_MAX = 256
+# Events read at once, and how long the loop may be held while folding them.
+PAGE_EVENTS = 256
+SLICE_S = 0.004
+MOMENT_S = 0.25
+
+
+async def fold(log: LogReader, memory: Memory, to_user_seq: int | None = None) -> None:
+    """Apply a user's events to a Memory until the log's end, or up to a user_seq.
+
+    Raises `LogDamaged` at the first event that does not continue the chain.
+    """
+    started = time.perf_counter()
+    while to_user_seq is None or memory.user_seq < to_user_seq:
+        limit = PAGE_EVENTS if to_user_seq is None else min(PAGE_EVENTS, to_user_seq - memory.user_seq)
+        page = await log.read(partial(read_user, user=memory.user, after=memory.user_seq, limit=limit))
+        for recorded in page:
+            memory.apply(recorded)
+            if time.perf_counter() - started > SLICE_S:
+                await anyio.lowlevel.checkpoint()
+                started = time.perf_counter()
+        if len(page) < limit:
+            return
+
+
+async def fold_from_nothing(
+    log: LogReader, user: Reference, parameters: MemoryParameters, to_user_seq: int | None = None
+) -> Memory:
+    """The Memory of a user as the log alone tells it, without what was forgotten."""
+    tombstones = await log.read(partial(read_tombstones, user=user))
+    memory = Memory(user, parameters, tombstones)
+    await fold(log, memory, to_user_seq)
+    return memory
+
+
+@dataclass(eq=False, slots=True)
+class _Held:
+    """A Memory in use: one task at a time folds into it, several may read it."""
+
+    memory: Memory | None = None
+    folding: anyio.Lock = field(default_factory=anyio.Lock)
+    pins: int = 0
+    queued: bool = False
+    # Sessions that were forgotten and may not be known to the Memory yet.
+    hidden: set[Reference] = field(default_factory=set[Reference])
+
+    def show(self, memory: Memory) -> None:
+        """From now on this Memory answers, without what was forgotten meanwhile."""
+        for session in self.hidden:
+            memory.forget_session(session)
+        self.memory = memory
+
+
+class Memories:
+    """The Memories of a store. `use` one; `follow` keeps those in memory up to the log's end."""
+
+    def __init__(self, log: EventLog, parameters: MemoryParameters, memories_max: int = MEMORIES_MAX) -> None:
+        self.parameters = parameters
+        self._log = log
+        self._held: OrderedDict[Reference, _Held] = OrderedDict()
+        self._memories_max = memories_max
+        # Set at the next change of any Memory, and then replaced.
+        self.changed = anyio.Event()
+        self._changed_users: set[Reference] = set()
+
+    @asynccontextmanager
+    async def use(self, user: Reference) -> AsyncGenerator[Memory]:
+        """The Memory of a user, pinned while in use. Folds it first when it is not here yet."""
+        held = self._held.setdefault(user, _Held())
+        self._held.move_to_end(user)
+        held.pins += 1
+        try:
+            if held.memory is None:
+                await self._catch_up(user, held)
+            assert held.memory is not None
+            yield held.memory
+        finally:
+            held.pins -= 1
+            self._shrink()
+
+    async def catch_up(self, user: Reference) -> Memory:
+        """Fold everything that is in the log of a user by now, and return the Memory."""
+        async with self.use(user):
+            await self._catch_up(user, self._held[user])
+            memory = self._held[user].memory
+            assert memory is not None
+            return memory
+
+    async def follow(self) -> None:
+        """Keep the Memories that are here up to date, for ever. Others only tell that they grew."""
+        seq = self._log.head
+        async with anyio.create_task_group() as folds:
+            while True:
+                await self._log.wait_past(seq)
+                rows = await self._log.read(partial(read_after, seq=seq))
+                seq = rows[-1][0]
+                users = dict.fromkeys(user for _, user in rows)
+                for user in users:
+                    held = self._held.get(user)
+                    # One that waits for its turn will read to the end anyway.
+                    if held is not None and held.memory is not None and not held.queued:
+                        held.queued = True
+                        folds.start_soon(self._catch_up, user, held, name="memories.catch_up")
+                self._tell(users)
+
+    def hide(self, user: Reference, session: Reference) -> None:
+        """Show nothing of a session from this moment on. Call it once its SessionForgotten is durable."""
+        held = self._held.get(user)
+        if held is not None:  # a Memory that is not here learns it from the log
+            held.hidden.add(session)
+            if held.memory is not None:
+                held.memory.forget_session(session)
+
+    async def wait_a_moment(self, changed: anyio.Event) -> None:
+        """Return after the next change, or soon, for what changes without an event."""
+        with anyio.move_on_after(MOMENT_S):
+            await changed.wait()
+
+    def loaded(self) -> dict[Reference, Memory]:
+        """The Memories that are here."""
+        return {user: held.memory for user, held in self._held.items() if held.memory is not None}
+
+    def take_changed(self) -> set[Reference]:
+        """The users whose log grew since this was last asked."""
+        users, self._changed_users = self._changed_users, set()
+        return users
+
+    async def _catch_up(self, user: Reference, held: _Held) -> None:
+        async with held.folding:
+            held.queued = False
+            memory = held.memory
+            if memory is None:
+                memory = await fold_from_nothing(self._log, user, self.parameters)
+                held.show(memory)
+            # Also after the first fold: `follow` passes over a user until its Memory is here.
+            await fold(self._log, memory)
+            while memory.needs_rebuild:
+                # Queries go on with the old one, which hides what was forgotten, until the new one is whole.
+                held.hidden -= memory.hidden
+                memory = await fold_from_nothing(self._log, user, self.parameters)
+                held.show(memory)
+                await fold(self._log, memory)
+        self._tell([user])
+
+    def _tell(self, users: list[Reference] | dict[Reference, None]) -> None:
+        self._changed_users.update(users)
+        self.changed.set()
+        self.changed = anyio.Event()
+
+    def _shrink(self) -> None:
+        for user in list(self._held):
+            if len(self._held) <= self._memories_max:
+                return
+            if not self._held[user].pins and not self._held[user].folding.locked():
+                del self._held[user]

@@ -1,0 +1,348 @@
+"""The words spoken on the socket: newline-delimited JSON-RPC 2.0, without any input or output.
+
+Bytes become lines, lines become requests or refusals, results and errors become answers. Nothing here
+awaits, so the same framing is tested without a socket. Of two equal keys in one object the last one
+counts (RFC 8259 section 4); there is one decoder in this process, so no two parts can read it differently.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
+
+import msgspec
+
+from events.errors import MemForestError
+
+BATCH_REQUESTS_MAX = 64  # Twice what one connection may have in flight; more is better sent as lines.
+NESTING_MAX = 100  # No method needs ten; far below the interpreter's own limit, which differs by version.
+REASON_CHARS_MAX = 120  # A reason holds a field's name; one that is longer is not a misspelt one of ours.
+
+# JSON-RPC 2.0 section 5.1 reserves -32000..-32099 for the server. `data.code` is the one to decide on.
+#   -32700 invalid    the line is not JSON           -32000 busy         too much in flight, ask again
+#   -32600 invalid    not a JSON-RPC 2.0 request     -32001 not_found    no such user, session, fact
+#   -32601 not_found  no such method                 -32002 conflict     the state forbids it
+#   -32602 invalid    parameters do not fit          -32003 unavailable  not now, or not in time
+#   -32603 internal   our fault; the log says what
+RPC_CODES: Mapping[str, int] = {
+    "invalid": -32602,
+    "internal": -32603,
+    "busy": -32000,
+    "not_found": -32001,
+    "conflict": -32002,
+    "unavailable": -32003,
+}
+INTERNAL_SENTENCE = "Something went wrong inside the daemon; look at its log."
+
+# An id is written back, so it is small, and a number that every JSON reader has.
+RequestId: TypeAlias = (
+    Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+    | float
+    | Annotated[str, msgspec.Meta(max_length=256)]
+    | None
+)
+
+
+class ProtocolError(MemForestError):
+    """The line cannot be served as it stands."""
+
+    code = "invalid"
+    rpc_code: ClassVar[int] = RPC_CODES["invalid"]
+
+
+class LineUnreadable(ProtocolError):
+    """The line is not JSON in UTF-8; send one JSON-RPC 2.0 request a line, without a byte order mark."""
+
+    rpc_code = -32700
+
+
+class LineTooLong(ProtocolError):
+    """The line is longer than the socket takes and was thrown away; send less in one request."""
+
+    rpc_code = -32600
+
+
+class LineTooSlow(ProtocolError):
+    """The rest of the line did not come in time; send a request in one go. The connection is closed."""
+
+    rpc_code = -32600
+
+
+class RequestMalformed(ProtocolError):
+    """This is not a JSON-RPC 2.0 request; send an object with jsonrpc, id, method and params."""
+
+    rpc_code = -32600
+
+
+class ParamsRefused(ProtocolError):
+    """The parameters do not fit the method."""
+
+
+class MethodUnknown(ProtocolError):
+    """There is no such method; the README lists those that exist."""
+
+    code = "not_found"
+    rpc_code = -32601
+
+
+class Params(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The base of a method's parameters: a name that is not declared is an error, not a default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One entry of the table: what it takes, what it does, whether it changes anything, and its time.
+
+    `call` is handed a `params_type`. A query (`write` false) is cancelled when its client goes away,
+    a write is not: whoever asked may have left because the daemon seemed slow, and still wants it done.
+    """
+
+    params_type: type[msgspec.Struct]
+    call: Callable[[Any], Awaitable[object]]
+    write: bool
+    deadline_s: float
+
+    def __post_init__(self) -> None:
+        """Raises ValueError: a misspelt parameter would be taken for a missing one, and never noticed."""
+        if not self.params_type.__struct_config__.forbid_unknown_fields:
+            raise ValueError(f"{self.params_type.__name__} must forbid unknown fields")
+        if not self.deadline_s > 0:
+            raise ValueError("a method needs a positive deadline")
+
+
+Handlers: TypeAlias = Mapping[str, Method]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call. `params` is as it came; `read_params` gives it its type."""
+
+    id: RequestId
+    method: str
+    params: object
+    is_notification: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What stands in the place of a request that could not be read; `id` is null where none was found."""
+
+    id: RequestId
+    error: ProtocolError
+
+
+class _Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A request as JSON-RPC 2.0 section 4 has it."""
+
+    jsonrpc: Literal["2.0"]
+    method: str
+    params: dict[str, Any] | list[Any] = {}
+    id: RequestId | msgspec.UnsetType = msgspec.UNSET
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """A result as JSON-RPC 2.0 section 5 has it."""
+
+    id: RequestId
+    result: object
+    jsonrpc: str = "2.0"
+
+
+class _ErrorCode(msgspec.Struct, frozen=True):
+    """`error.data`: the code that a program decides on."""
+
+    code: str
+
+
+class _ErrorBody(msgspec.Struct, frozen=True):
+    """`error`: section 5.1."""
+
+    code: int
+    message: str
+    data: _ErrorCode
+
+
+class _Failure(msgspec.Struct, frozen=True):
+    """An error answer."""
+
+    id: RequestId
+    error: _ErrorBody
+    jsonrpc: str = "2.0"
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder()
+
+
+class LineBuffer:
+    """Puts lines together from whatever pieces arrive. Holds one line and one piece at most.
+
+    A line above the limit is thrown away while it arrives and reported once, when it ends, so that the
+    connection stays usable and memory stays bounded.
+    """
+
+    def __init__(self, line_bytes_max: int) -> None:
+        self._line_bytes_max = line_bytes_max
+        self._bytes = bytearray()
+        self._scanned = 0  # No newline stands before this; without it a slow line costs its length squared.
+        self._discarding = False
+
+    def feed(self, piece: bytes) -> None:
+        """Take what arrived."""
+        self._bytes += piece
+        if not self._discarding:
+            self._skip_blank()
+
+    @property
+    def first_byte(self) -> int | None:
+        """The first byte of the next line that is not white space."""
+        return self._bytes[0] if self._bytes else None
+
+    @property
+    def started(self) -> bool:
+        """A part of a line is here, its end is not (ask after `next_line` returned None)."""
+        return self._discarding or bool(self._bytes)
+
+    def next_line(self, *, at_end: bool = False) -> bytes | None:
+        """The next complete line, or None. Raises LineTooLong once for each line that was too long.
+
+        When the client has sent all (`at_end`), what is left is a line too: `printf` forgets the newline.
+        """
+        end = self._bytes.find(b"\n", self._scanned)
+        if end < 0 and not (at_end and self.started):
+            if self._discarding or len(self._bytes) > self._line_bytes_max:
+                self._discarding = True
+                self._bytes.clear()
+            self._scanned = len(self._bytes)
+            return None
+        line = bytes(self._bytes[:end] if end >= 0 else self._bytes)
+        del self._bytes[: len(line) + 1]
+        self._scanned = 0
+        self._skip_blank()
+        if self._discarding or len(line) > self._line_bytes_max:
+            self._discarding = False
+            raise LineTooLong
+        return line
+
+    def _skip_blank(self) -> None:
+        if self._bytes and self._bytes[0] in b" \t\r\n":
+            self._bytes = self._bytes.lstrip(b" \t\r\n")
+            self._scanned = 0
+
+
+def decode_line(line: bytes) -> Request | Refused | tuple[Request | Refused, ...]:
+    """One line: a request, why it is none, or a batch (section 6) of both. Never raises for any bytes."""
+    try:
+        message = _decoder.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return Refused(None, LineUnreadable())
+    if _nests_too_deep(line, message):
+        return Refused(None, LineUnreadable(f"The line nests deeper than {NESTING_MAX} levels; flatten it."))
+    if not isinstance(message, list):
+        return _read_request(message)
+    if not 1 <= len(message) <= BATCH_REQUESTS_MAX:
+        return Refused(None, RequestMalformed(f"A batch holds 1 to {BATCH_REQUESTS_MAX} requests; split it."))
+    return tuple(_read_request(member) for member in message)
+
+
+def read_params(request: Request, method: Method) -> msgspec.Struct:
+    """The parameters in the method's own type. Raises ParamsRefused, which names the place, not the value."""
+    if not isinstance(request.params, dict):
+        raise ParamsRefused("Parameters have names here; send params as an object, not as an array.")
+    try:
+        return msgspec.convert(request.params, method.params_type)
+    except msgspec.ValidationError as error:
+        raise ParamsRefused(
+            f"{reason_without_values(error)}; correct the parameters of `{request.method}`."
+        ) from None
+
+
+def encode_result(request_id: RequestId, result: object) -> bytes:
+    """The answer, without the newline. Raises TypeError, ValueError, OverflowError or RecursionError."""
+    return _encoder.encode(_Answer(request_id, result))
+
+
+def encode_error(request_id: RequestId, error: Exception) -> bytes:
+    """The error answer, without the newline. What is not a MemForestError is `internal` and says nothing."""
+    code, sentence, number = "internal", INTERNAL_SENTENCE, RPC_CODES["internal"]
+    if isinstance(error, MemForestError) and error.code in RPC_CODES:
+        code, number = error.code, RPC_CODES[error.code]
+        # A path in a sentence of ours may hold bytes that are not UTF-8, as surrogates.
+        sentence = str(error).encode("utf-8", "replace").decode("utf-8")
+    if isinstance(error, ProtocolError):
+        number = error.rpc_code
+    return _encoder.encode(_Failure(request_id, _ErrorBody(number, sentence, _ErrorCode(code))))
+
+
+class BatchAnswer:
+    """Collects the answers of one batch, in the order in which they are ready (section 6 allows any)."""
+
+    def __init__(self, requests: int) -> None:
+        self._missing = requests
+        self._answers: list[bytes] = []
+
+    def add(self, answer: bytes | None) -> bytes | None:
+        """Take one answer (None for a notification); the whole batch's answer when this was the last."""
+        self._missing -= 1
+        if answer is not None:
+            self._answers.append(answer)
+        if self._missing or not self._answers:
+            return None
+        return b"[" + b",".join(self._answers) + b"]"
+
+
+def _read_request(message: object) -> Request | Refused:
+    try:
+        envelope = msgspec.convert(message, _Envelope)
+    except msgspec.ValidationError as error:
+        reason = f"This is not a JSON-RPC 2.0 request: {reason_without_values(error)}; correct it."
+        return Refused(_find_id(message), RequestMalformed(reason))
+    if envelope.id is msgspec.UNSET:
+        return Request(None, envelope.method, envelope.params, is_notification=True)
+    return Request(envelope.id, envelope.method, envelope.params, is_notification=False)
+
+
+def _find_id(message: object) -> RequestId:
+    """The id of a request that is wrong elsewhere, so that the caller can tell which one it was."""
+    if not isinstance(message, dict):
+        return None
+    try:
+        found: RequestId = msgspec.convert(cast("dict[str, Any]", message).get("id"), RequestId)
+    except msgspec.ValidationError:
+        return None
+    return found
+
+
+def _nests_too_deep(line: bytes, message: object) -> bool:
+    # Counting brackets is done in C and settles every ordinary line; only then is the value walked.
+    if line.count(b"[") + line.count(b"{") <= NESTING_MAX:
+        return False
+    level: list[Any] = [message]
+    for _ in range(NESTING_MAX):
+        level = [
+            child
+            for node in level
+            if isinstance(node, dict | list)
+            for child in (node.values() if isinstance(node, dict) else node)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+_PLACE = re.compile(r" - at `(\$[\w.\[\]]*)`$")
+_SAFE_REASONS = ("Expected ", "Object missing ", "Object contains unknown ", "Integer value ", "Number out ")
+
+
+def reason_without_values(error: msgspec.ValidationError) -> str:
+    """What msgspec found and where, with no value in it: it quotes enumeration values that it refuses."""
+    text = str(error)
+    found = _PLACE.search(text)
+    place = f" at `{found[1]}`" if found else ""
+    reason = text[: found.start()] if found else text
+    if not reason.startswith(_SAFE_REASONS):
+        reason = "This value is not one of those that are allowed"
+    return (reason if len(reason) <= REASON_CHARS_MAX else reason[:REASON_CHARS_MAX] + "…") + place

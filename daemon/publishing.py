@@ -1,0 +1,123 @@
+"""`ingest` and `sessions.close`: publishing for callers without a NATS client. It goes over the bus, too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from daemon.bus import BusUnavailable, NatsBus
+from daemon.decoding import Message, Turn, Turns, parse_message, turn_key
+from daemon.protocol import Params
+from daemon.subjects import control_subject, encode_token, turn_subject
+from events.errors import InvalidInput
+
+MESSAGES_MAX = 256
+
+
+class IngestParams(Params, frozen=True, kw_only=True):
+    """Parameters of `ingest`: native messages of the types turn and turns."""
+
+    messages: list[dict[str, Any]]
+
+
+class CloseParams(Params, frozen=True, kw_only=True):
+    """Parameters of `sessions.close`."""
+
+    user_id: str
+    session_id: str
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A message that the bus has. `keys` are those of its turns with ids, for `wait_for`."""
+
+    stream: str
+    seq: int
+    duplicate: bool
+    keys: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A closing that the bus has; `key` is null without an id."""
+
+    stream: str
+    seq: int
+    duplicate: bool
+    key: str | None
+
+
+class Publisher:
+    """Checks native messages as ingest will, and publishes them in order."""
+
+    def __init__(self, bus: NatsBus) -> None:
+        self._bus = bus
+
+    async def ingest(self, params: IngestParams) -> dict[str, list[Published]]:
+        """Publish messages; all are checked before the first is sent.
+
+        Raises `InvalidInput`, or `BusUnavailable` saying how many were published: sending all of them again is
+        safe when their turns have ids.
+        """
+        if not 1 <= len(params.messages) <= MESSAGES_MAX:
+            raise InvalidInput(f"messages holds 1 to {MESSAGES_MAX} messages")
+        checked = [_check_message(number, raw) for number, raw in enumerate(params.messages)]
+        published: list[Published] = []
+        for message, payload in checked:
+            try:
+                published.append(await self._publish_turns(message, payload))
+            except BusUnavailable as error:
+                raise BusUnavailable(
+                    f"{error} ({len(published)} of {len(checked)} messages were published)"
+                ) from error
+        return {"published": published}
+
+    async def close_session(self, params: CloseParams) -> Closed:
+        """Publish a session.close. Raises `BusUnavailable`."""
+        body = {"type": "session.close", "user_id": params.user_id, "session_id": params.session_id}
+        key = None
+        if params.id is not None:
+            body["id"] = params.id
+            ids = "/".join(encode_token(each) for each in (params.user_id, params.session_id))
+            key = f"close/message/{ids}/{encode_token(params.id)}/0"
+        subject = control_subject(params.user_id, params.session_id)
+        ack = await self._bus.publish(subject, msgspec.json.encode(body))
+        return Closed(ack.stream, ack.seq, ack.duplicate, key)
+
+    async def _publish_turns(self, message: Turn | Turns, payload: bytes) -> Published:
+        keys = _keys_of(message)
+        # Only for messages whose turns all have ids: without one a repetition is meant, and is kept. The
+        # payload is part of it, since the bus would swallow other content under a known id in silence.
+        turns = message.turns if isinstance(message, Turns) else [message]
+        headers = {}
+        if len(keys) == len(turns):
+            state = blake2b(payload, digest_size=16)
+            state.update("".join(keys).encode())
+            headers["Nats-Msg-Id"] = state.hexdigest()
+        ack = await self._bus.publish(turn_subject(message.user_id, message.session_id), payload, headers)
+        return Published(ack.stream, ack.seq, ack.duplicate, keys)
+
+
+def _check_message(number: int, raw: dict[str, Any]) -> tuple[Turn | Turns, bytes]:
+    payload = msgspec.json.encode(raw)
+    try:
+        message: Message = parse_message(payload)
+        if not isinstance(message, Turn | Turns):
+            raise InvalidInput("only turn and turns are published here; sessions have their own methods")
+        turn_subject(message.user_id, message.session_id)
+    except InvalidInput as error:
+        raise InvalidInput(f"message {number}: {error}") from None
+    return message, payload
+
+
+def _keys_of(message: Turn | Turns) -> list[str]:
+    turns = message.turns if isinstance(message, Turns) else [message]
+    return [
+        turn_key(message.user_id, message.session_id, turn.id, turn.revision)
+        for turn in turns
+        if turn.id is not None
+    ]

@@ -1,0 +1,232 @@
+"""The worker: plans what each Memory still wants, asks models concurrently, and appends their answers.
+
+Nothing is held while a model is asked: no lock, no transaction, no reader. Every answer grows the log, which
+changes the Memory, which is planned again; so a tree node is summarised as soon as its own children are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+
+import anyio
+from anyio.abc import TaskGroup
+
+from daemon.logs import Report
+from daemon.memories import Memories
+from daemon.work import AnswerInvalid, Origin, WordsGone, Work, plan_extractions, plan_summaries
+from events.appending import Batch
+from events.envelope import NewEvent, Reference, identify
+from events.errors import MemForestError, StaleDecision
+from events.gate import Verdict
+from events.log import EventLog
+from events.memory import ParkReason
+from events.registry import read_user_references
+from events.session import ChunkClosed
+from events.time import Instant
+from projections.memory import Memory
+from projections.ports import LanguageModel
+
+# Tries of one piece of work before it is parked, and the first pause between them (doubling).
+ATTEMPTS_MAX = 3
+FIRST_PAUSE_S = 0.5
+# Pieces under way per model slot: enough that a slot never waits for planning, few enough to re-plan often.
+STARTED_PER_SLOT = 2
+# How often idle sessions are looked for.
+TICK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerParameters:
+    """When work becomes due, and how many model calls go out at once."""
+
+    concurrency: int = 16
+    idle_s: float = 30.0
+    refresh_age_s: float = 600.0
+
+
+@dataclass(slots=True)
+class _User:
+    """What the worker remembers of a user between plans."""
+
+    planning: anyio.Lock = field(default_factory=anyio.Lock)
+    refreshed_closings: int = 0
+    dirty_since: Instant | None = None
+
+
+class Worker:
+    """Runs extraction, admission and refresh of all users under one limiter."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        memories: Memories,
+        model: LanguageModel,
+        parameters: WorkerParameters,
+        clock: Callable[[], Instant],
+        report: Report,
+    ) -> None:
+        self.in_flight: set[tuple[Reference, bytes]] = set()
+        self.parked = 0
+        self._log = log
+        self._memories = memories
+        self._model = model
+        self._parameters = parameters
+        self._clock = clock
+        self._report = report
+        self.slots = anyio.CapacityLimiter(parameters.concurrency)
+        self._users: dict[Reference, _User] = {}
+        self._wanted: dict[Reference, None] = {}
+        self._woken = anyio.Event()
+
+    async def run(self) -> None:
+        """Work for ever. What an earlier run left undone is found again, user by user."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._notice_changes, name="worker.notice_changes")
+            tasks.start_soon(self._notice_silence, name="worker.notice_silence")
+            for user in await self._log.read(read_user_references):
+                self._want(user)
+            while True:
+                while self._wanted:
+                    user = next(iter(self._wanted))
+                    del self._wanted[user]
+                    await self._plan(user, tasks)
+                self._woken = anyio.Event()
+                if not self._wanted:
+                    await self._woken.wait()
+
+    def planner(self, user: Reference) -> anyio.Lock:
+        """Held by whoever decides on the facts of a user; never across a model call."""
+        return self._users.setdefault(user, _User()).planning
+
+    def _want(self, user: Reference) -> None:
+        self._wanted[user] = None
+        self._woken.set()
+
+    async def _notice_changes(self) -> None:
+        while True:
+            changed = self._memories.changed
+            for user in self._memories.take_changed():
+                self._want(user)
+            await changed.wait()
+
+    async def _notice_silence(self) -> None:
+        """Close the chunks of sessions that went quiet, and look again at users whose refresh may be due."""
+        while True:
+            await anyio.sleep(TICK_S)
+            for user, memory in self._memories.loaded().items():
+                if memory.active_sessions:
+                    await self._close_quiet_chunks(memory)
+                if memory.active_sessions or self._users.setdefault(user, _User()).dirty_since is not None:
+                    self._want(user)
+
+    async def _close_quiet_chunks(self, memory: Memory) -> None:
+        for session, last_at in list(memory.active_sessions.items()):
+            turns = memory.open_chunk(session)
+            if not turns or not self._is_quiet(last_at):
+                continue
+            closing = NewEvent(
+                user_id=memory.user_id,
+                session_id=memory.session_ids[session],
+                event=ChunkClosed(turns[-1]),
+                key=f"chunk/{identify(b'mf.closing', session, turns[-1].to_bytes(8, 'big')).hex()}",
+                happened_at=memory.turns[turns[-1]].said_at,
+                lineage=(session,),
+                basis=memory.user_seq,
+            )
+            await self._log.append_event(closing)
+
+    async def _plan(self, user: Reference, tasks: TaskGroup) -> None:
+        """Start what a user's Memory wants, as far as there is room; the rest is planned again later."""
+        async with self._memories.use(user) as memory:
+            await self._admit(user, memory)
+            origin = Origin(memory.user_id, memory.user_seq, memory.parameters.generation)
+            for work in chain(plan_extractions(memory, origin), self._plan_refresh(user, memory, origin)):
+                if len(self.in_flight) >= self._parameters.concurrency * STARTED_PER_SLOT:
+                    return
+                if (user, work.request) not in self.in_flight:
+                    self.in_flight.add((user, work.request))
+                    tasks.start_soon(self._do, user, work, name=f"worker.{work.task}")
+
+    def _plan_refresh(self, user: Reference, memory: Memory, origin: Origin) -> Iterator[Work]:
+        """Summaries, when they are due: a session was closed, all fell quiet, or the oldest waits too long."""
+        state = self._users.setdefault(user, _User())
+        if not memory.forest.dirty_count():
+            state.dirty_since = None
+            if not memory.waiting_chunks and not memory.canon.waiting:
+                state.refreshed_closings = memory.closings
+            return
+        state.dirty_since = state.dirty_since or self._clock()
+        closed = memory.closings > state.refreshed_closings
+        old = self._clock() - state.dirty_since >= self._parameters.refresh_age_s * 1000
+        if closed or old or all(self._is_quiet(at) for at in memory.active_sessions.values()):
+            yield from plan_summaries(memory, origin)
+
+    def _is_quiet(self, last_at: Instant) -> bool:
+        return self._clock() - last_at >= self._parameters.idle_s * 1000
+
+    async def _admit(self, user: Reference, memory: Memory) -> None:
+        """Turn extracted facts into canonical ones. Costs no model call, so a stale plan is simply made again."""
+        if not memory.canon.waiting:
+            return
+        async with self.planner(user):
+            while True:
+                memory = await self._memories.catch_up(user)
+                decisions = memory.canon.plan_admissions(memory.parameters.generation)
+                events = [
+                    NewEvent(
+                        user_id=memory.user_id,
+                        session_id=None,
+                        event=decision,
+                        key=_decision_key("admission", memory.user_seq, decision.admissions[0].occurrence),
+                        happened_at=max(memory.canon.waiting[a.occurrence].said_at for a in decision.admissions),
+                        lineage=tuple(sorted(lineage)),
+                        basis=memory.user_seq,
+                    )
+                    for decision, lineage in decisions
+                ]
+                try:
+                    await self._log.append(Batch(events=tuple(events)))
+                except StaleDecision:
+                    continue
+                await self._memories.catch_up(user)
+                return
+
+    async def _do(self, user: Reference, work: Work) -> None:
+        """Do one piece of work to its end: answered, dropped or parked."""
+        try:
+            answer = await self._ask(work)
+            if answer is not None:
+                outcome = await self._log.append_event(answer)
+                if outcome.verdict is Verdict.REFUSED:
+                    self._report("worker.answer_dropped", task=work.task)
+        finally:
+            self.in_flight.discard((user, work.request))
+            self._want(user)
+
+    async def _ask(self, work: Work) -> NewEvent | None:
+        """The event of the answer, or of the parking; None when there is nothing to ask any more."""
+        reason = ParkReason.MODEL_FAILED
+        for attempt in range(ATTEMPTS_MAX):
+            if attempt:
+                await anyio.sleep(FIRST_PAUSE_S * 2 ** (attempt - 1))
+            try:
+                async with self.slots:
+                    return await work.ask(self._log, self._model)
+            except WordsGone:
+                return None
+            except AnswerInvalid:
+                reason = ParkReason.ANSWER_INVALID
+            except Exception as error:  # whatever an adapter raises: it is counted, reported and parked
+                code = error.code if isinstance(error, MemForestError) else type(error).__name__
+                self._report("worker.call_failed", task=work.task, attempt=attempt + 1, code=code)
+                reason = ParkReason.MODEL_FAILED
+        self.parked += 1
+        self._report("worker.work_parked", task=work.task, reason=reason)
+        return work.park(reason)
+
+
+def _decision_key(kind: str, basis: int, first: tuple[int, int]) -> str:
+    """The key of a decision: planned again from a later state it is another one."""
+    return f"{kind}/{basis}/{first[0]}/{first[1]}"

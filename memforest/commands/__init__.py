@@ -1,0 +1,1 @@
+"""The commands of `memforest`, one file for each thing people come for."""

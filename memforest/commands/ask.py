@@ -1,0 +1,128 @@
+"""`query`, `facts`, `users` and `status`: reading, which changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from memforest import calls
+from memforest.commands.options import with_daemon
+from memforest.output import Screen, flatten
+from memforest.wire import JsonObject
+
+if TYPE_CHECKING:
+    from memforest.client import Client
+    from memforest.types import Answer, Fact, Status, User
+
+# A page of facts stays far below an answer's bound, and a long list starts to show at once.
+_FACTS_PAGE = 500
+
+
+@click.command()
+@click.argument("user")
+@click.argument("question")
+@click.option("-k", type=click.IntRange(min=1), default=10, show_default=True, help="How many memories.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Bound of the context, in tokens.")
+@click.option("--wait-for", metavar="KEY|SEQ", help="First wait until this event is in the memory.")
+@click.option("--context", is_flag=True, help="Print the prompt-ready text instead of the list.")
+@with_daemon
+def query(
+    client: Client,
+    screen: Screen,
+    user: str,
+    question: str,
+    k: int,
+    max_tokens: int | None,
+    wait_for: str | None,
+    context: bool,
+) -> None:
+    """Ask USER's memory a QUESTION."""
+    event = int(wait_for) if wait_for and wait_for.isdecimal() else wait_for
+
+    def show(answer: Answer) -> None:
+        if context:
+            screen.line(answer.context)
+        else:
+            _show_memories(screen, answer)
+        mark = answer.watermark
+        if not mark.is_current:
+            screen.note(f"Still being built: {mark.pending} pieces of work wait, {mark.lag_s:.1f} s behind.")
+
+    screen.answer(client, calls.query(user, question, k=k, max_tokens=max_tokens, wait_for=event), show)
+
+
+def _show_memories(screen: Screen, answer: Answer) -> None:
+    screen.passages(
+        (
+            (memory.text, (memory.score, memory.said_at, memory.kind, memory.sessions))
+            for memory in answer.memories
+        ),
+        empty="Nothing is remembered that answers this.",
+    )
+
+
+@click.command()
+@click.argument("user")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many; all of them otherwise.")
+@with_daemon
+def facts(client: Client, screen: Screen, user: str, limit: int | None) -> None:
+    """List what is known of USER, one fact a line."""
+    call = calls.facts(user, limit=min(limit or _FACTS_PAGE, _FACTS_PAGE))
+    found: list[Fact] = []
+    raw: list[object] = []
+    while True:
+        result = client.request(call.method, call.params, repeatable=True)
+        page = call.read(result)
+        found += page.facts
+        raw += result["facts"]
+        wanted = (limit - len(found)) if limit else _FACTS_PAGE
+        # A page without facts ends it too, or a cursor that stands still would go on for ever.
+        if page.next is None or not page.facts or wanted <= 0:
+            break
+        params: JsonObject = {**call.params, "limit": min(wanted, _FACTS_PAGE), "after": page.next}
+        call = replace(call, params=params)
+    if screen.as_json:
+        screen.json({"facts": raw[:limit]})
+        return
+    screen.table(
+        ("said", "who", "sessions", "fact"),
+        ((fact.said_at, fact.role, fact.sessions, fact.text) for fact in found[:limit]),
+        empty="No facts yet.",
+    )
+
+
+@click.command()
+@with_daemon
+def users(client: Client, screen: Screen) -> None:
+    """List everyone a memory is kept for."""
+
+    def show(found: tuple[User, ...]) -> None:
+        screen.table(
+            ("user", "sessions", "turns", "user_seq"),
+            ((user.user_id, user.sessions, user.turns, user.user_seq) for user in found),
+            empty="No user yet. `memforest publish FILE` brings conversations in.",
+        )
+
+    screen.answer(client, calls.users(), show)
+
+
+@click.command()
+@click.option("--user", help="Also show how far this user's memory is built.")
+@with_daemon
+def status(client: Client, screen: Screen, user: str | None) -> None:
+    """Show how the daemon is."""
+
+    def show(report: Status) -> None:
+        rows = list(flatten(report.sections))
+        if (mark := report.watermark) is not None:
+            rows += [
+                ("watermark.user_seq", mark.user_seq),
+                ("watermark.projected_user_seq", mark.projected_user_seq),
+                ("watermark.pending", mark.pending),
+                ("watermark.lag_s", mark.lag_s),
+            ]
+        screen.table(("what", "is"), rows, empty="The daemon says nothing of itself.")
+
+    screen.answer(client, calls.status(user), show)

@@ -1,0 +1,34 @@
+"""What every command shares: how it finds the daemon, and what its output looks like."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from memforest.client import Client
+from memforest.output import Screen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# A forget or a compaction of a large memory takes minutes; whoever waits can interrupt.
+TIMEOUT_S = 600.0
+
+
+def with_daemon(function: Callable[..., None]) -> Callable[..., None]:
+    """Add --socket and --json, and hand the command a `Client` and a `Screen` before its own values."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+    @click.option(
+        "--socket",
+        metavar="PATH",
+        help="The daemon's socket; otherwise $MEMFOREST_SOCKET_PATH or the usual places.",
+    )
+    @wraps(function)
+    def command(socket: str | None, as_json: bool, **given: Any) -> None:
+        with Client(socket, timeout_s=TIMEOUT_S) as client:
+            function(client, Screen(as_json), **given)
+
+    return command

@@ -1,0 +1,89 @@
+"""`sessions`, `forget` and `compact`: what is kept, and making it less."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from memforest import calls
+from memforest.commands.options import with_daemon
+
+if TYPE_CHECKING:
+    from memforest.client import Client
+    from memforest.output import Screen
+    from memforest.types import Compaction, Receipt, Session
+
+
+@click.command()
+@click.argument("user")
+@click.argument("session", required=False)
+@with_daemon
+def sessions(client: Client, screen: Screen, user: str, session: str | None) -> None:
+    """List USER's sessions, or show one SESSION."""
+
+    def show(found: tuple[Session, ...]) -> None:
+        screen.table(
+            ("session", "state", "turns", "first", "last", "chunks", "waiting", "facts", "bytes"),
+            (
+                (
+                    *(one.session_id, one.state, one.turns, one.first_at, one.last_at),
+                    *(one.chunks, one.waiting_chunks, one.facts, one.bytes),
+                )
+                for one in found
+            ),
+            empty="No session of this user yet.",
+        )
+
+    if session is None:
+        screen.answer(client, calls.sessions(user), show)
+    else:
+        screen.answer(client, calls.session(user, session), lambda one: show((one,)))
+
+
+@click.command()
+@click.argument("user")
+@click.argument("session")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@with_daemon
+def forget(client: Client, screen: Screen, user: str, session: str, yes: bool) -> None:
+    """Erase SESSION of USER and everything derived from it. It cannot be undone."""
+    if not yes:
+        if not sys.stdin.isatty():
+            raise click.UsageError("Nobody is here to confirm; say --yes.")
+        click.confirm(f"Erase session {session} of {user} for good?", abort=True, err=True)
+
+    def show(receipt: Receipt) -> None:
+        screen.line(
+            f"Forgotten: session {receipt.session_id} at user_seq {receipt.forgotten_user_seq}; "
+            f"{receipt.events_voided} events voided, {receipt.words_erased} words and "
+            f"{receipt.names_erased} names erased."
+        )
+        if not receipt.complete:
+            screen.note("Not complete yet: copies are still being removed. Ask again to see the receipt.")
+
+    screen.answer(client, calls.forget_session(user, session), show)
+
+
+@click.command()
+@click.option("--user", required=True, help="Whose memory.")
+@click.option(
+    "--ratio",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.5,
+    show_default=True,
+    help="The share of nodes to merge away.",
+)
+@with_daemon
+def compact(client: Client, screen: Screen, user: str, ratio: float) -> None:
+    """Merge what is alike in a user's memory into groups. The words stay."""
+
+    def show(done: Compaction) -> None:
+        loss = "" if done.loss_bound is None else f" Loss bound {done.loss_bound:.4g}."
+        screen.line(
+            f"{done.facts} facts in {done.units} units: {done.nodes_before} nodes became "
+            f"{done.nodes_after} ({done.cut:.1%} less, {done.groups} groups).{loss}"
+        )
+
+    screen.answer(client, calls.compact(user, ratio), show)

@@ -1,0 +1,213 @@
+"""What the daemon answers, as frozen records. The fields are those of the socket (design 4.2).
+
+Fields a newer daemon adds are ignored; a field with a default may be missing. Times are aware.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """How far this user's memory is built: what is recorded, what is projected, what still waits."""
+
+    user_seq: int
+    projected_user_seq: int
+    pending: int
+    lag_s: float
+
+    @property
+    def is_current(self) -> bool:
+        """Everything recorded is projected and no work waits."""
+        return self.pending == 0 and self.projected_user_seq >= self.user_seq
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One turn that a memory comes from."""
+
+    session_id: str
+    turn_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One item of an answer: a chunk, a fact, a group or a summary, with where it comes from."""
+
+    id: str
+    kind: str
+    text: str
+    score: float
+    said_at: datetime | None = None
+    time_start: datetime | None = None
+    time_end: datetime | None = None
+    similarity: float | None = None
+    propagation: float | None = None
+    sessions: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Memories by rank, the same as prompt-ready text in time order, and the watermark."""
+
+    memories: tuple[Memory, ...]
+    context: str
+    watermark: Watermark
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Where the bus put one message; `keys` are what `wait_for` takes, one for each turn."""
+
+    stream: str
+    seq: int
+    duplicate: bool = False
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClosed:
+    """Where the bus put the closing of a session; `key` is what `wait_for` takes."""
+
+    stream: str
+    seq: int
+    duplicate: bool = False
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One session as the registry knows it; `state` is open, closed or forgotten."""
+
+    session_id: str
+    state: str
+    turns: int
+    first_at: datetime | None = None
+    last_at: datetime | None = None
+    chunks: int = 0
+    waiting_chunks: int = 0
+    facts: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What forgetting a session erased; `complete` is False while copies are still being removed."""
+
+    session_id: str
+    forgotten_user_seq: int
+    events_voided: int
+    words_erased: int
+    names_erased: int
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """One memory owner and how much is kept of them."""
+
+    user_id: str
+    user_seq: int
+    sessions: int
+    turns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One canonical fact; `group` is the merged node that holds it, if any."""
+
+    id: str
+    text: str
+    said_at: datetime | None = None
+    time_start: datetime | None = None
+    time_end: datetime | None = None
+    role: str | None = None
+    entities: tuple[str, ...] = ()
+    sessions: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = ()
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FactPage:
+    """A page of facts; `next` is the `after` of the next page, None on the last one."""
+
+    facts: tuple[Fact, ...]
+    next: str | int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """One MemTree: what it is about, its size, and how many of its nodes wait for a summary."""
+
+    scope: str
+    kind: str
+    leaves: int
+    height: int
+    nodes: int
+    dirty: bool | int = 0
+    root_text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One unit of the EventTrees and how many nodes, facts and groups it has."""
+
+    id: str | int
+    nodes: int
+    facts: int
+    groups: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes that were merged into one; `members` are ids of facts."""
+
+    id: str
+    text: str
+    members: tuple[str, ...] = ()
+    time_start: datetime | None = None
+    time_end: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """A user's units and the groups in them."""
+
+    units: tuple[Unit, ...]
+    groups: tuple[Group, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What one compaction did to the EventTree nodes; `cut` is the share (0-1) that went."""
+
+    facts: int
+    nodes_before: int
+    nodes_after: int
+    cut: float
+    groups: int
+    units: int
+    loss_bound: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """Hashes of the live memory at `user_seq`; two equal digests are two equal memories."""
+
+    user_seq: int
+    facts: str
+    scopes: str
+    trees: str
+    units: str
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The daemon's own account of itself, by section, and one user's watermark if it was asked for."""
+
+    sections: dict[str, object] = field(default_factory=dict[str, object])
+    watermark: Watermark | None = None

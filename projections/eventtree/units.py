@@ -1,0 +1,51 @@
+"""Units and groups as recorded: which unit a fact belongs to, and which group replaced it in recall."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from events.envelope import RecordedEvent, identify
+from events.memory import FactId, NodesMerged, UnitId, UnitsPartitioned
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Facts merged into one node. `members` are in time order; `seq` is the event with the text."""
+
+    id: bytes
+    unit: UnitId
+    members: tuple[FactId, ...]
+    seq: int
+    length: int
+
+
+class Units:
+    """The EventTree state of one user, folded from its events."""
+
+    def __init__(self) -> None:
+        self.unit_of: dict[FactId, UnitId] = {}
+        self.groups: dict[bytes, Group] = {}
+        self.group_of: dict[FactId, bytes] = {}
+
+    def apply_partition(self, event: UnitsPartitioned) -> None:
+        """Facts move into a unit."""
+        self.unit_of.update((fact, event.unit) for fact in event.members)
+
+    def apply_merge(self, recorded: RecordedEvent, event: NodesMerged) -> tuple[Group, list[Group]]:
+        """A group replaces its members, and the smaller groups whose members it took: (new, replaced)."""
+        replaced = [
+            self.groups.pop(group)
+            for group in dict.fromkeys(self.group_of[fact] for fact in event.members if fact in self.group_of)
+        ]
+        for group in replaced:
+            for fact in group.members:
+                del self.group_of[fact]
+        made = Group(make_group_id(event.members), event.unit, event.members, recorded.seq, len(event.text))
+        self.groups[made.id] = made
+        self.group_of.update((fact, made.id) for fact in made.members)
+        return made, replaced
+
+
+def make_group_id(members: tuple[FactId, ...]) -> bytes:
+    """The id of the group of these facts, whatever their order."""
+    return identify(b"mf.group", *sorted(members))

@@ -1,0 +1,184 @@
+"""Canonical facts: sets of occurrences, and the decision which occurrence joins which fact.
+
+Today identical text with the same anchor is one fact; the same event on another day is another fact
+(algorithms.md 1, reference-code.md A14). Text, anchors and entities come from the occurrences that survive.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import NamedTuple
+
+from events.envelope import RecordedEvent, Reference, identify
+from events.memory import (
+    Admission,
+    ChunkKey,
+    ExtractedFact,
+    FactId,
+    FactRole,
+    FactsAdmitted,
+    FactsExtracted,
+    Mention,
+    Pointer,
+)
+from events.time import Instant
+from projections.facts.labels import normalise_label
+
+_DAY_MS = 86_400_000
+# Admissions an event: bounds the size of a body.
+ADMISSIONS_MAX = 200
+
+
+class Likeness(NamedTuple):
+    """What two occurrences share when they are one fact: normalised text, and the days they speak of."""
+
+    text: bytes
+    first_day: int
+    last_day: int
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One extracted fact as the fold keeps it: no text, but what is needed to place and find it."""
+
+    pointer: Pointer
+    chunk: ChunkKey
+    session: Reference
+    turns: tuple[int, ...]
+    said_at: Instant
+    time_start: Instant
+    time_end: Instant
+    role: FactRole
+    mentions: tuple[Mention, ...]  # labels in normal form
+    likeness: Likeness
+    leaf_key: bytes
+    length: int
+
+
+@dataclass(slots=True)
+class Fact:
+    """A canonical fact; its first occurrence speaks for it."""
+
+    id: FactId
+    occurrences: list[Occurrence] = field(default_factory=list[Occurrence])
+
+    @property
+    def first(self) -> Occurrence:
+        """The occurrence whose text and times stand for the fact."""
+        return self.occurrences[0]
+
+    @property
+    def sessions(self) -> frozenset[Reference]:
+        """Where it was said."""
+        return frozenset(occurrence.session for occurrence in self.occurrences)
+
+    @property
+    def turns(self) -> tuple[int, ...]:
+        """The turns it was read from, in log order."""
+        return tuple(sorted({turn for occurrence in self.occurrences for turn in occurrence.turns}))
+
+
+class Canon:
+    """All facts of one user, and the occurrences that are not admitted yet."""
+
+    def __init__(self) -> None:
+        self.facts: dict[FactId, Fact] = {}
+        self.waiting: dict[Pointer, Occurrence] = {}
+        self._by_likeness: dict[Likeness, FactId] = {}
+
+    def add_occurrences(self, occurrences: Sequence[Occurrence]) -> None:
+        """Occurrences of a new extraction wait until they are admitted."""
+        self.waiting.update((occurrence.pointer, occurrence) for occurrence in occurrences)
+
+    def apply(self, event: FactsAdmitted) -> list[tuple[Fact, Occurrence]]:
+        """Admit; the facts that were founded or joined, with the occurrence that did."""
+        touched: list[tuple[Fact, Occurrence]] = []
+        for admission in event.admissions:
+            occurrence = self.waiting.pop(admission.occurrence, None)
+            if occurrence is None:
+                continue  # voided by a forgotten session; its admission stands for others, too
+            fact = self.facts.setdefault(admission.fact, Fact(admission.fact))
+            fact.occurrences.append(occurrence)
+            self._by_likeness.setdefault(occurrence.likeness, fact.id)
+            touched.append((fact, occurrence))
+        return touched
+
+    def plan_admissions(self, generation: int) -> list[tuple[FactsAdmitted, frozenset[Reference]]]:
+        """Decide on all waiting occurrences in log order: events with their lineage.
+
+        Occurrences of other lineage go into other events, so that forgetting a session voids no more
+        admissions than it must. Deterministic: the same fold, the same plan.
+        """
+        founded: dict[Likeness, FactId] = {}
+        sessions: dict[FactId, frozenset[Reference]] = {}
+        by_lineage: dict[frozenset[Reference], list[Admission]] = {}
+        for pointer in sorted(self.waiting):
+            occurrence = self.waiting[pointer]
+            fact = self._by_likeness.get(occurrence.likeness) or founded.get(occurrence.likeness)
+            if fact is None:
+                fact = found_fact(occurrence)
+                founded[occurrence.likeness] = fact
+            known = self.facts.get(fact)
+            lineage = sessions.get(fact) or (known.sessions if known else frozenset())
+            lineage |= {occurrence.session}
+            sessions[fact] = lineage
+            by_lineage.setdefault(lineage, []).append(Admission(fact, pointer))
+        return [
+            (FactsAdmitted(generation, tuple(admissions[at : at + ADMISSIONS_MAX])), lineage)
+            for lineage, admissions in by_lineage.items()
+            for at in range(0, len(admissions), ADMISSIONS_MAX)
+        ]
+
+
+def found_fact(occurrence: Occurrence) -> FactId:
+    """The id of the fact that this occurrence founds: hash of (chunk key, n) (design 3.2)."""
+    return identify(b"mf.fact", occurrence.chunk, occurrence.pointer.n.to_bytes(4, "big"))
+
+
+def make_leaf_key(nonce: bytes, time_start: Instant, text: str) -> bytes:
+    """Key of a tree leaf: unguessable once the nonce is erased, distinct for equal texts (algorithms.md 1)."""
+    return identify(b"mf.leaf", nonce, time_start.to_bytes(8, "big", signed=True), text.encode())
+
+
+def read_occurrences(
+    recorded: RecordedEvent, event: FactsExtracted, said_at: dict[int, Instant]
+) -> list[Occurrence]:
+    """The occurrences of an extraction; `said_at` tells when each of its turns was said."""
+    assert recorded.session is not None
+    return [
+        _read_occurrence(recorded, recorded.session, event, n, fact, said_at) for n, fact in enumerate(event.facts)
+    ]
+
+
+def _read_occurrence(
+    recorded: RecordedEvent,
+    session: Reference,
+    event: FactsExtracted,
+    n: int,
+    fact: ExtractedFact,
+    said_at: dict[int, Instant],
+) -> Occurrence:
+    turns = tuple(event.turns[at] for at in fact.turns)
+    return Occurrence(
+        pointer=Pointer(recorded.seq, n),
+        chunk=event.chunk,
+        session=session,
+        turns=turns,
+        said_at=max(said_at[turn] for turn in turns),
+        time_start=fact.time_start,
+        time_end=fact.time_end,
+        role=fact.role,
+        mentions=tuple(Mention(normalise_label(m.label), m.uncertain) for m in fact.mentions),
+        likeness=Likeness(_hash_text(fact.text), fact.time_start // _DAY_MS, fact.time_end // _DAY_MS),
+        leaf_key=make_leaf_key(recorded.nonce, fact.time_start, fact.text),
+        length=len(fact.text),
+    )
+
+
+def _hash_text(text: str) -> bytes:
+    """Equal for texts that differ in case, spacing and compatibility forms only. Never leaves the process."""
+    folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    return blake2b(folded.encode(), digest_size=16).digest()

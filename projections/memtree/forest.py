@@ -1,0 +1,172 @@
+"""The MemTrees of one user, the summaries they share, and which nodes still want one.
+
+A summary belongs to a digest, not to a place. A node whose children's texts are short together is their
+concatenation and needs no model call (algorithms.md 1, "Refresh").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from events.envelope import Reference
+from events.memory import Digest
+from events.time import Instant
+from projections.facts.scopes import Scope
+from projections.memtree.shape import TreeShape
+from projections.memtree.tree import Item, Leaf, MemTree, Node
+from projections.texts import TextRef, WrittenText
+
+# Between the texts of children that are put together.
+SEPARATOR = "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class LeafText:
+    """Where a leaf's text stands, how long it is in characters, and in which sessions it was said."""
+
+    ref: TextRef
+    length: int
+    sessions: frozenset[Reference]
+
+
+@dataclass(frozen=True, slots=True)
+class ChildText:
+    """A child as its parent's summary sees it: the texts it consists of, and the interval it covers."""
+
+    refs: tuple[TextRef, ...]
+    time_start: Instant
+    time_end: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryWork:
+    """A node whose children all have their text and which is too long to be their concatenation."""
+
+    scope: Scope
+    digest: Digest
+    children: tuple[ChildText, ...]
+    lineage: frozenset[Reference]
+
+
+class Forest:
+    """Trees by scope. Which nodes are dirty follows from the trees and the summaries alone."""
+
+    def __init__(self, shape: TreeShape, concatenation_max: int) -> None:
+        """`concatenation_max`: characters up to which a node is the concatenation of its children."""
+        self.trees: dict[Scope, MemTree] = {}
+        self.summaries: dict[Digest, WrittenText] = {}
+        self._shape = shape
+        self._concatenation_max = concatenation_max
+        self._leaf_texts: dict[bytes, LeafText] = {}
+        # Characters of the text of every node that has one; leaves are in _leaf_texts.
+        self._lengths: dict[Digest, int] = {}
+        self._unsettled: set[Scope] = set()
+        self._parked: set[Digest] = set()
+
+    def insert(self, scope: Scope, leaf: Leaf, text: LeafText) -> None:
+        """Put a leaf into the tree of a scope, which is made when it is the first."""
+        tree = self.trees.get(scope)
+        if tree is None:
+            tree = self.trees[scope] = MemTree(self._shape)
+        tree.insert(leaf)
+        self._leaf_texts[leaf.key] = text
+        self._unsettled.add(scope)
+
+    def remove(self, scope: Scope, leaf: Leaf) -> None:
+        """Take a leaf out; a tree that is empty goes with it."""
+        tree = self.trees[scope]
+        tree.remove(leaf)
+        self._unsettled.add(scope)
+        if not len(tree):
+            del self.trees[scope]
+            self._unsettled.discard(scope)
+
+    def note_summary(self, digest: Digest, ref: WrittenText, length: int) -> None:
+        """A summary was recorded for the nodes of this digest."""
+        self.summaries[digest] = ref
+        self._lengths[digest] = length
+        # Any tree may hold the digest; looking is cheap, since settled branches are not entered.
+        self._unsettled.update(self.trees)
+
+    def note_parked(self, digest: Digest) -> None:
+        """The summary of this digest was given up; it and what stands above it count as parked, not dirty."""
+        self._parked.add(digest)
+
+    def dirty_count(self, scope: Scope | None = None) -> int:
+        """How many nodes (of one scope, or of all) have no text yet."""
+        scopes = [scope] if scope else list(self._unsettled)
+        return sum(len(self._settle(each)) for each in scopes if each in self.trees)
+
+    def plan_summaries(self) -> list[SummaryWork]:
+        """The summaries that can be written now: each node as soon as its own children have their text."""
+        planned: dict[Digest, SummaryWork] = {}
+        for scope in sorted(self._unsettled):
+            for node in self._settle(scope):
+                if node.digest not in planned and all(self._is_ready(child) for child in node.children):
+                    planned[node.digest] = self._plan_summary(scope, node)
+        return list(planned.values())
+
+    def refs_of(self, item: Item) -> tuple[TextRef, ...]:
+        """The texts an item consists of, in time order; it must have its text."""
+        if isinstance(item, Leaf):
+            return (self._leaf_texts[item.key].ref,)
+        summary = self.summaries.get(item.digest)
+        if summary is not None:
+            return (summary,)
+        return tuple(ref for child in item.children for ref in self.refs_of(child))
+
+    def root_refs(self, scope: Scope) -> tuple[TextRef, ...]:
+        """The texts of a tree's root; empty while it has none."""
+        root = self.trees[scope].root
+        return self.refs_of(root) if root is not None and self._is_ready(root) else ()
+
+    def _plan_summary(self, scope: Scope, node: Node) -> SummaryWork:
+        children = tuple(
+            ChildText(self.refs_of(child), child.time_start, child.time_end) for child in node.children
+        )
+        sessions = (self._leaf_texts[leaf.key].sessions for leaf in _leaves_below(node))
+        return SummaryWork(scope, node.digest, children, frozenset().union(*sessions))
+
+    def _settle(self, scope: Scope) -> list[Node]:
+        """The nodes of a tree that want a text, children first. Nodes that became short get theirs here."""
+        tree = self.trees.get(scope)
+        dirty: list[Node] = []
+        if tree is not None and tree.root is not None:
+            self._visit(tree.root, dirty)
+        if not dirty:
+            self._unsettled.discard(scope)
+        return dirty
+
+    def _visit(self, item: Item, dirty: list[Node]) -> bool:
+        """Collect the dirty nodes at and below an item; whether it has a text or can still get one."""
+        if isinstance(item, Leaf) or self._is_ready(item):
+            return True
+        reachable = [self._visit(child, dirty) for child in item.children]
+        if not all(reachable) or item.digest in self._parked:
+            return False
+        length = self._joined_length(item)
+        if length is not None and length <= self._concatenation_max:
+            self._lengths[item.digest] = length
+        else:
+            dirty.append(item)
+        return True
+
+    def _joined_length(self, node: Node) -> int | None:
+        """Characters of the children's texts put together; None while one of them has none."""
+        if not all(self._is_ready(child) for child in node.children):
+            return None
+        return sum(self._length(child) for child in node.children) + len(SEPARATOR) * (len(node.children) - 1)
+
+    def _is_ready(self, item: Item) -> bool:
+        return isinstance(item, Leaf) or item.digest in self._lengths
+
+    def _length(self, item: Item) -> int:
+        return self._leaf_texts[item.key].length if isinstance(item, Leaf) else self._lengths[item.digest]
+
+
+def _leaves_below(item: Item) -> Iterator[Leaf]:
+    if isinstance(item, Leaf):
+        yield item
+    else:
+        yield from (leaf for child in item.children for leaf in _leaves_below(child))

@@ -1,0 +1,95 @@
+"""From a question's columns to the memories of an answer: score, rank, and drop what is carried twice.
+
+Pure functions over a NodeSet. Design 3.4, algorithms.md 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from events.envelope import Reference
+from projections.recall.agpr import AgprParameters, RankedRow, fuse, rank, smooth
+from projections.recall.nodes import NodeSet, SearchNode
+from projections.recall.tokens import query_terms
+
+# An answer of k memories needs more ranked rows than k, since some carry the same turns.
+ROWS_PER_MEMORY = 3
+# Characters a token: what tokenizers of common models average on English prose.
+CHARACTERS_PER_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """A memory of an answer: its node, and how it came to its rank."""
+
+    node: SearchNode
+    score: float
+    similarity: float
+    propagation: float
+
+
+def recall(
+    nodes: NodeSet,
+    question: str,
+    k: int,
+    parameters: AgprParameters,
+    *,
+    query_vector: NDArray[np.float32] | None = None,
+    hidden: frozenset[Reference] = frozenset(),
+    characters_max: int | None = None,
+) -> list[Recalled]:
+    """The best k memories for a question, best first; with `characters_max` no more than fit.
+
+    Deterministic: the same nodes and question give the same answer, to the last digit.
+    """
+    rows = nodes.live_rows(hidden)
+    if not rows.size:
+        return []
+    lexical = nodes.lexical.scores(query_terms(question), len(nodes.nodes))
+    cosine = None if query_vector is None else nodes.cosines(query_vector)
+    previous, following = nodes.neighbours()
+    scores = smooth(fuse(lexical, cosine, parameters.cosine_weight), previous, following, parameters.smoothing)
+    depth = k * ROWS_PER_MEMORY
+    ranked = rank(scores[rows], nodes.said_at(rows), k, parameters, nodes.ties(rows), depth=depth)
+    memories = [_recalled(nodes, int(rows[each.row]), each) for each in ranked]
+    memories = list(drop_carried(memories, shorter_wins=characters_max is not None))[:k]
+    return memories if characters_max is None else list(fit(memories, characters_max))
+
+
+def _recalled(nodes: NodeSet, row: int, ranked: RankedRow) -> Recalled:
+    return Recalled(nodes.node(row), ranked.score, ranked.similarity, ranked.propagation)
+
+
+def drop_carried(memories: Iterable[Recalled], *, shorter_wins: bool = False) -> list[Recalled]:
+    """Drop each memory all of whose source turns are carried by better-ranked ones.
+
+    With `shorter_wins`, of two that carry the same turns the shorter one takes the better one's place.
+    """
+    kept: list[Recalled] = []
+    place_of: dict[tuple[int, ...], int] = {}
+    carried: set[int] = set()
+    for memory in memories:
+        turns = memory.node.turns
+        place = place_of.get(turns)
+        if carried.issuperset(turns):
+            if shorter_wins and place is not None and memory.node.length < kept[place].node.length:
+                kept[place] = replace(kept[place], node=memory.node)
+            continue
+        place_of[turns] = len(kept)
+        kept.append(memory)
+        carried.update(turns)
+    return kept
+
+
+def fit(memories: Iterable[Recalled], characters_max: int) -> Iterable[Recalled]:
+    """The longest prefix whose texts have at most so many characters together."""
+    left = characters_max
+    for memory in memories:
+        left -= memory.node.length
+        if left < 0:
+            return
+        yield memory

@@ -1,0 +1,94 @@
+"""Where a text stands in the log, and how it is put together from events. Projections keep no texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from events.envelope import RecordedEvent
+from events.errors import LogDamaged
+from events.memory import FactsExtracted, IntervalSummarised, NodesMerged, Pointer
+from events.session import TurnRecorded
+
+
+@dataclass(frozen=True, slots=True)
+class TurnsText:
+    """The turns at these seqs, verbatim, one `speaker: text` a line."""
+
+    turns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FactText:
+    """The text of one extracted fact."""
+
+    occurrence: Pointer
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenText:
+    """The text of a summary or a merge: what the event at this seq says."""
+
+    seq: int
+
+
+TextRef: TypeAlias = TurnsText | FactText | WrittenText
+
+
+def events_behind(refs: Iterable[TextRef]) -> set[int]:
+    """The seqs of the events that hold these texts."""
+    seqs: set[int] = set()
+    for ref in refs:
+        match ref:
+            case TurnsText(turns=turns):
+                seqs.update(turns)
+            case FactText(occurrence=occurrence):
+                seqs.add(occurrence.seq)
+            case WrittenText(seq=seq):
+                seqs.add(seq)
+    return seqs
+
+
+def compose(ref: TextRef, recorded: Mapping[int, RecordedEvent]) -> str | None:
+    """The text of a reference; None when its words were erased.
+
+    Raises `LogDamaged` when the reference points at an event of another kind.
+    """
+    if isinstance(ref, TurnsText):
+        lines = [_turn_line(recorded, seq) for seq in ref.turns]
+        return None if None in lines else "\n".join(line for line in lines if line is not None)
+    if isinstance(ref, FactText):
+        event = _event(recorded, ref.occurrence.seq)
+        if event is None:
+            return None
+        if not isinstance(event, FactsExtracted):
+            raise LogDamaged(f"the event at seq {ref.occurrence.seq} holds no facts")
+        return event.facts[ref.occurrence.n].text
+    event = _event(recorded, ref.seq)
+    if event is None:
+        return None
+    if not isinstance(event, IntervalSummarised | NodesMerged):
+        raise LogDamaged(f"the event at seq {ref.seq} holds no written text")
+    return event.text
+
+
+def turn_line(turn: TurnRecorded) -> str:
+    """A turn as it is searched, shown and read by models: its text with that of its parts, after its speaker."""
+    captions = [part.caption for part in turn.parts if part.caption]
+    return f"{turn.name or turn.role}: " + " ".join([turn.content, *(f"[{caption}]" for caption in captions)])
+
+
+def _turn_line(recorded: Mapping[int, RecordedEvent], seq: int) -> str | None:
+    event = _event(recorded, seq)
+    if event is None:
+        return None
+    if not isinstance(event, TurnRecorded):
+        raise LogDamaged(f"the event at seq {seq} is no turn")
+    return turn_line(event)
+
+
+def _event(recorded: Mapping[int, RecordedEvent], seq: int) -> object | None:
+    if seq not in recorded:
+        raise LogDamaged(f"the event at seq {seq} is missing")
+    return recorded[seq].event

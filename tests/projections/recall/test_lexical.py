@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from projections.recall.lexical import LexicalIndex
+from projections.recall.tokens import query_terms, terms
+
+SEED = 8051
+
+
+def bm25_by_hand(rows: dict[int, list[str]], query: set[str], size: int, k1: float, b: float) -> list[float]:
+    """The formula, row by row and term by term."""
+    scores = [0.0] * size
+    mean = sum(map(len, rows.values())) / len(rows) if rows else 0.0
+    for row, words in rows.items():
+        for term in query:
+            holders = sum(term in others for others in rows.values())
+            count = words.count(term)
+            if count and row < size:
+                idf = math.log(1 + (len(rows) - holders + 0.5) / (holders + 0.5))
+                scores[row] += idf * count * (k1 + 1) / (count + k1 * (1 - b + b * len(words) / mean))
+    return scores
+
+
+def some_words(rng: random.Random) -> list[str]:
+    return rng.choices(
+        [f"w{number}" for number in range(40)], [1 / (n + 1) for n in range(40)], k=rng.randrange(15)
+    )
+
+
+def built(rows: dict[int, list[str]]) -> LexicalIndex:
+    index = LexicalIndex()
+    for row, words in rows.items():
+        index.add(row, words)
+    return index
+
+
+def test_a_score_is_the_one_of_the_formula() -> None:
+    index = built({0: ["cat", "cat", "dog"], 1: ["dog"]})
+
+    # idf = ln(1 + 1.5 / 1.5) = ln 2; length 3 of mean 2: 1.2 (.25 + .75 * 1.5) = 1.65
+    assert index.scores(["cat"], 2).tolist() == pytest.approx([math.log(2) * 2 * 2.2 / (2 + 1.65), 0.0])
+
+
+@pytest.mark.parametrize(("k1", "b"), [(1.2, 0.75), (0.9, 0.4), (2.0, 0.0), (1.5, 1.0), (0.0, 0.75)])
+def test_scores_equal_those_of_the_naive_formula(k1: float, b: float) -> None:
+    print(f"seed {SEED}")
+    rng = random.Random(SEED)
+    for _ in range(20):
+        rows = {row: some_words(rng) for row in rng.sample(range(60), rng.randrange(1, 40))}
+        index = LexicalIndex(k1=k1, b=b)
+        for row, words in rows.items():
+            index.add(row, words)
+        query = some_words(rng)
+
+        assert index.scores(query, 60).tolist() == pytest.approx(
+            bm25_by_hand(rows, set(query), 60, k1, b), rel=1e-12, abs=1e-15
+        )
+
+
+def test_an_index_that_lived_scores_to_the_last_bit_like_one_built_from_its_live_rows() -> None:
+    print(f"seed {SEED}")
+    rng = random.Random(SEED)
+    index = LexicalIndex()
+    live: dict[int, list[str]] = {}
+    for step in range(1_500):
+        row = rng.randrange(50)
+        if row in live:
+            index.remove(row)
+            del live[row]
+        else:
+            live[row] = some_words(rng)
+            index.add(row, live[row])
+        if step % 10 == 0:
+            shuffled = built({row: live[row] for row in rng.sample(sorted(live), len(live))})
+            query = some_words(rng)
+
+            assert np.array_equal(index.scores(query, 50), shuffled.scores(query, 50))
+            assert index.vocabulary == shuffled.vocabulary
+            assert len(index) == len(live)
+
+
+def test_the_order_of_a_question_and_its_repetitions_change_no_bit() -> None:
+    rng = random.Random(SEED)
+    index = built({row: some_words(rng) for row in range(50)})
+    query = [f"w{number}" for number in range(12)]
+
+    assert np.array_equal(index.scores(query, 50), index.scores([*reversed(query), "w3", "w3"], 50))
+
+
+def test_a_removed_row_leaves_no_word_and_no_score() -> None:
+    index = built({0: ["secret", "shared"], 1: ["shared", "other"]})
+    index.remove(0)
+
+    assert index.vocabulary == {"shared", "other"}
+    assert 0 not in index
+    assert index.scores(["secret"], 2).tolist() == [0.0, 0.0]
+    assert index.scores(["shared"], 2)[0] == 0.0
+    assert index.scores(["shared"], 2)[1] > 0.0
+
+
+def test_an_emptied_index_is_an_empty_one() -> None:
+    index = built({3: ["a", "b"], 1: ["b"]})
+    index.remove(3)
+    index.remove(1)
+
+    assert index.vocabulary == frozenset()
+    assert len(index) == 0
+    assert index.scores(["a", "b"], 4).tolist() == [0.0] * 4
+
+
+def test_a_live_row_is_not_added_again() -> None:
+    index = built({0: ["cat"], 1: ["dog"]})
+    before = index.scores(["cat", "dog"], 2)
+
+    with pytest.raises(ValueError, match="live"):
+        index.add(0, ["dog"])
+    with pytest.raises(ValueError, match="negative"):
+        index.add(-1, ["dog"])
+    assert np.array_equal(index.scores(["cat", "dog"], 2), before)
+
+
+def test_a_row_that_is_not_live_cannot_be_removed() -> None:
+    index = built({0: ["cat"], 2: []})
+    before = index.scores(["cat"], 3)
+
+    for row in (1, 3, -1):
+        with pytest.raises(KeyError):
+            index.remove(row)
+    assert np.array_equal(index.scores(["cat"], 3), before)
+
+
+def test_a_row_without_terms_is_live_and_counts() -> None:
+    with_empty = built({0: ["cat"], 1: []})
+
+    assert 1 in with_empty
+    assert with_empty.scores(["cat"], 2).tolist() == pytest.approx(
+        bm25_by_hand({0: ["cat"], 1: []}, {"cat"}, 2, 1.2, 0.75)
+    )
+    assert built({0: [], 1: []}).scores(["cat"], 2).tolist() == [0.0, 0.0]
+
+
+def test_scores_are_given_for_as_many_rows_as_are_asked_for() -> None:
+    index = built({0: ["cat"], 5: ["cat"]})
+
+    assert index.scores(["cat"], 3).shape == (3,)
+    assert index.scores(["cat"], 9).shape == (9,)
+    assert index.scores(["cat"], 0).shape == (0,)
+    assert LexicalIndex().scores(["cat"], 2).tolist() == [0.0, 0.0]
+
+
+def test_given_scores_do_not_change_with_the_index() -> None:
+    index = built({0: ["cat"], 1: ["dog"]})
+    scores = index.scores(["cat"], 2)
+    before = scores.copy()
+    index.remove(0)
+
+    assert np.array_equal(scores, before)
+
+
+@pytest.mark.parametrize(("k1", "b"), [(-0.1, 0.75), (1.2, -0.1), (1.2, 1.1)])
+def test_parameters_without_a_meaning_are_refused(k1: float, b: float) -> None:
+    with pytest.raises(ValueError, match="k1"):
+        LexicalIndex(k1=k1, b=b)
+
+
+def test_chinese_is_found_by_any_part_of_it() -> None:
+    texts = ["安娜搬到了迈阿密，她喜欢猫。", "鲍勃住在波士顿，他养狗。", "Anna moved to Miami."]
+    index = built({row: terms(text) for row, text in enumerate(texts)})
+
+    for question, row in [("迈阿密", 0), ("猫", 0), ("养狗", 1), ("住在哪里？波士顿", 1), ("Miami", 2)]:
+        scores = index.scores(query_terms(question), 3)
+        assert int(scores.argmax()) == row
+        assert scores[row] > 0.0
+    assert not index.scores(query_terms("密她"), 3).any()
