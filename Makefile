@@ -11,7 +11,8 @@ PYTHONS = $(PYTHON) python3.14 python3.13 python3.12 python3.11
 ARGS ?=
 export UV_PROJECT_ENVIRONMENT = $(VENV)
 
-.PHONY: help demo test lint format types imports wheel quality check lock clean
+.PHONY: help demo test lint lint-rules lint-format format types types-mypy types-basedpyright imports wheel \
+    quality check lock clean
 
 help:
 	@echo 'make demo      see it work: bus, daemon, a conversation, questions (ARGS=--keep leaves it running)'
@@ -31,16 +32,24 @@ demo: $(VENV)/.runtime
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest $(ARGS)
 
-lint: $(VENV)/.dev
+lint: lint-rules lint-format
+
+lint-rules: $(VENV)/.dev
 	$(BIN)/python -m ruff check .
+
+lint-format: $(VENV)/.dev
 	$(BIN)/python -m ruff format --check .
 
 format: $(VENV)/.dev
 	$(BIN)/python -m ruff check --fix .
 	$(BIN)/python -m ruff format .
 
-types: $(VENV)/.dev
+types: types-mypy types-basedpyright
+
+types-mypy: $(VENV)/.dev
 	$(BIN)/python -m mypy
+
+types-basedpyright: $(VENV)/.dev
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
 imports: $(VENV)/.dev

@@ -53,12 +53,17 @@ class CompactionResult:
 
 @dataclass(frozen=True, slots=True)
 class _LiveNode:
-    """A fact, or a group that replaced several: what a compaction starts from."""
+    """A fact, or a group that replaced several: what a compaction starts from.
+
+    `place` orders nodes by what was said, not by their ids, which differ from store to store: the same
+    conversation is compacted the same way everywhere.
+    """
 
     id: bytes
     members: tuple[FactId, ...]
     ref: TextRef
     said_at: int
+    place: tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,14 +222,21 @@ class Compactor:
 def live_nodes(memory: Memory) -> list[_LiveNode]:
     """The EventTree nodes of a user: groups, and facts that are in none; in time order."""
     nodes = [
-        _LiveNode(fact.id, (fact.id,), FactText(fact.first.pointer), fact.first.said_at)
+        _LiveNode(fact.id, (fact.id,), FactText(fact.first.pointer), fact.first.said_at, _place(fact))
         for fact in memory.canon.facts.values()
         if fact.id not in memory.units.group_of
     ]
     for group in memory.units.groups.values():
-        said_at = max(memory.canon.facts[member].first.said_at for member in group.members)
-        nodes.append(_LiveNode(group.id, group.members, WrittenText(group.seq), said_at))
-    return sorted(nodes, key=lambda node: (node.said_at, node.id))
+        facts = [memory.canon.facts[member] for member in group.members]
+        last = max(facts, key=_place)
+        text = WrittenText(group.seq)
+        nodes.append(_LiveNode(group.id, group.members, text, last.first.said_at, _place(last)))
+    return sorted(nodes, key=lambda node: node.place)
+
+
+def _place(fact: Fact) -> tuple[int, int, int]:
+    """Time, turn and number: where a fact was said. No two facts share a place."""
+    return fact.first.said_at, fact.first.turns[-1], fact.first.pointer.n
 
 
 def _positions(memory: Memory, nodes: list[_LiveNode]) -> list[int]:
@@ -238,7 +250,7 @@ def _plan(
     nodes: list[_LiveNode], positions: list[int], vectors: Vectors, parameters: EventTreeParameters
 ) -> _Planned:
     """Partition and plan; on a thread, since KMeans and the trees take their time."""
-    ids = [node.id for node in nodes]
+    ids = [index.to_bytes(4, "big") for index in range(len(nodes))]
     partition = partition_nodes(vectors, positions, ids, parameters)
     counts = [len(node.members) for node in nodes]
     unit_nodes = UnitNodes(vectors, positions, ids, partition.labels, counts)

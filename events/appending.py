@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import index
 from typing import TypeAlias
 
 from events.codec import encode_event
@@ -21,11 +22,23 @@ from events.envelope import (
     link,
     make_reference,
 )
-from events.errors import MemForestError
+from events.errors import InvalidInput, MemForestError
 from events.gate import CHANGES_FACTS, Verdict, check_decision, judge
 from events.registry import index_event
 from events.session import TurnConflicted, TurnRecorded
 from events.time import Instant
+
+# What a value that cannot be stored raises: a lone surrogate, an integer above 64 bits, text in place of a
+# number, a missing session. It is the fault of its batch, not of the disk.
+_UNWRITABLE = (
+    ValueError,
+    TypeError,
+    OverflowError,
+    sqlite3.DataError,
+    sqlite3.IntegrityError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+)
 
 # Given the reference of an event's key, 16 bytes that nobody can guess. Tests derive them from a seed.
 NonceSource: TypeAlias = Callable[[Reference], bytes]
@@ -83,33 +96,41 @@ class Keys:
 
 def append_batches(
     connection: sqlite3.Connection, batches: list[Batch], keys: Keys, nonces: NonceSource, now: Instant
-) -> list[tuple[Outcome, ...] | MemForestError]:
-    """Write batches in one transaction (group commit). A batch the gate turns away leaves nothing behind.
+) -> tuple[list[tuple[Outcome, ...] | MemForestError], int]:
+    """Write batches in one transaction (group commit): what became of each, and the last seq of the log.
 
+    A batch that the gate turns away, or that cannot be written, leaves nothing behind and stops no other.
     Raises sqlite3.Error when nothing at all could be written.
     """
     results: list[tuple[Outcome, ...] | MemForestError] = []
     connection.execute("BEGIN IMMEDIATE")
     try:
         for batch in batches:
+            connection.execute("SAVEPOINT batch")
             try:
-                for new in batch.events:
-                    check_decision(connection, new, keys.user(new.user_id))
+                results.append(_append_batch(connection, batch, keys, nonces, now))
             except MemForestError as error:
+                connection.execute("ROLLBACK TO batch")
                 results.append(error)
-                continue
-            results.append(_append_batch(connection, batch, keys, nonces, now))
+            except _UNWRITABLE as error:
+                connection.execute("ROLLBACK TO batch")
+                # Not its cause: a UnicodeEncodeError carries the whole text.
+                results.append(InvalidInput(f"an event cannot be written ({type(error).__name__})"))
+            connection.execute("RELEASE batch")
+        (head,) = connection.execute("SELECT seq FROM head").fetchone()
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-    return results
+    return results, head
 
 
 def _append_batch(
     connection: sqlite3.Connection, batch: Batch, keys: Keys, nonces: NonceSource, now: Instant
 ) -> tuple[Outcome, ...]:
+    for new in batch.events:
+        check_decision(connection, new, keys.user(new.user_id))
     outcomes = tuple(_append_event(connection, new, keys, nonces, now) for new in batch.events)
     for letter in batch.dead_letters:
         _store_dead_letter(connection, letter, keys, now)
@@ -175,7 +196,8 @@ def _write_event(
     now: Instant,
 ) -> RecordedEvent:
     user, session, key = references
-    body, words = encode_event(new.event)
+    body, texts = encode_event(new.event)
+    words = [text.encode() for text in texts]
     if not words:
         nonce = b""
     seq, running = connection.execute("SELECT seq + 1, running FROM head").fetchone()
@@ -183,9 +205,13 @@ def _write_event(
     user_seq, previous = (1, bytes(32)) if row is None else (row[0] + 1, row[1])
     lineage = tuple(sorted(set(new.lineage)))
     stream, epoch, bus_seq = (new.bus.stream, new.bus.epoch, new.bus.seq) if new.bus else (None, None, None)
+    # numpy's integers would be stored as blobs, and the chain would never match again.
+    happened_at = index(new.happened_at)
+    caused_by = None if new.caused_by is None else index(new.caused_by)
+    basis = None if new.basis is None else index(new.basis)
     fields = (
-        seq, user, user_seq, session, new.event.wire_name, new.event.version, key, int(new.happened_at),
-        int(now), new.caused_by, b"".join(lineage), new.basis, stream, epoch, bus_seq, body,
+        seq, user, user_seq, session, new.event.wire_name, new.event.version, key, happened_at,
+        now, caused_by, b"".join(lineage), basis, stream, epoch, bus_seq, body,
         commit_to(nonce, words),
     )  # fmt: skip
     chain = link(previous, fields)
@@ -203,17 +229,17 @@ def _write_event(
     recorded = RecordedEvent(
         seq=seq, user=user, user_seq=user_seq, session=session, user_id=new.user_id,
         session_id=new.session_id, type=new.event.wire_name, version=new.event.version, key=key,
-        happened_at=new.happened_at, recorded_at=now, caused_by=new.caused_by, lineage=lineage,
-        basis=new.basis, bus_stream=stream, bus_seq=bus_seq,
+        happened_at=happened_at, recorded_at=now, caused_by=caused_by, lineage=lineage,
+        basis=basis, bus_stream=stream, bus_seq=bus_seq,
         nonce=nonce, event=new.event,
     )  # fmt: skip
     index_event(connection, recorded, new.event)
     return recorded
 
 
-def _write_words(connection: sqlite3.Connection, seq: int, nonce: bytes, words: tuple[str, ...]) -> None:
+def _write_words(connection: sqlite3.Connection, seq: int, nonce: bytes, words: list[bytes]) -> None:
     # Text is stored as UTF-8 bytes: TEXT with a NUL is cut by length() and damaged TEXT explodes on read.
-    rows = [(seq, n, nonce, word.encode()) for n, word in enumerate(words)]
+    rows = [(seq, n, nonce, word) for n, word in enumerate(words)]
     connection.executemany("INSERT INTO words VALUES (?, ?, ?, ?)", rows)
 
 
@@ -240,7 +266,7 @@ def _store_dead_letter(connection: sqlite3.Connection, letter: DeadLetter, keys:
             if row is not None and row[0] is not None:
                 return
     connection.execute(
-        """INSERT OR IGNORE INTO dead_letters (received_at, user, session, subject, payload, reason, key,
+        """INSERT OR IGNORE INTO letters (received_at, user, session, subject, payload, reason, key,
                bus_stream, bus_epoch, bus_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
         (
             now,

@@ -22,6 +22,7 @@ from events.memory import (
     IntervalSummarised,
     NodesMerged,
     UnitsPartitioned,
+    Word,
     WorkParked,
 )
 from events.session import (
@@ -97,9 +98,17 @@ def _write_word(value: str, words: list[str]) -> int:
     return len(words) - 1
 
 
-_PLAIN = _Form(lambda value, _: value, lambda raw, _: raw)
+def _number(value: Any, _: object) -> Any:
+    """A number or truth value as it is; text that got here past the types is stopped."""
+    if not isinstance(value, int | float):
+        raise TypeError("a number is expected here")
+    return value
+
+
+_NUMBERS = (int, float, bool)
+_NUMBER = _Form(_number, _number)
 _WORD = _Form(_write_word, lambda raw, words: words[raw])
-_BYTES = _Form(lambda value, _: value.hex(), lambda raw, _: bytes.fromhex(raw))
+_BYTES = _Form(lambda value, _: bytes.hex(value), lambda raw, _: bytes.fromhex(raw))
 
 
 def _form(hint: Any) -> _Form:
@@ -114,23 +123,25 @@ def _make_form(hint: Any) -> _Form:
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is str and not arguments:
         raise TypeError("a bare str in an event would put words into the body; use Word")
-    if hasattr(hint, "__metadata__"):
+    if hint == Word:
         return _WORD
-    if hint in (int, bool, float):
-        return _PLAIN
+    if hint in _NUMBERS:
+        return _NUMBER
     if hint is bytes:
         return _BYTES
     if origin in (Union, UnionType):
         return _optional_form(arguments)
-    if origin is tuple:
+    if origin is tuple and arguments[1:] == (Ellipsis,):
         item = _form(arguments[0])
         return _Form(
             lambda value, words: [item.write(each, words) for each in value],
             lambda raw, words: tuple(item.read(each, words) for each in raw),
         )
     if issubclass(hint, StrEnum):
-        return _Form(lambda value, _: value.value, lambda raw, _: hint(raw))
-    if issubclass(hint, tuple):  # a NamedTuple of numbers
+        return _Form(lambda value, _: hint(value).value, lambda raw, _: hint(raw))
+    if issubclass(hint, tuple):
+        if not all(each in _NUMBERS for each in get_type_hints(hint).values()):
+            raise TypeError("a NamedTuple in an event holds numbers only")
         return _Form(lambda value, _: list(value), lambda raw, _: hint(*raw))
     return _record_form(hint)
 
@@ -149,5 +160,5 @@ def _record_form(kind: type) -> _Form:
     fields = [(field.name, _form(hints[field.name])) for field in dataclasses.fields(kind)]
     return _Form(
         lambda value, words: {name: form.write(getattr(value, name), words) for name, form in fields},
-        lambda raw, words: kind(**{name: form.read(raw[name], words) for name, form in fields}),
+        lambda raw, words: kind(*[form.read(raw[name], words) for name, form in fields]),
     )

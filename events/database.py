@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import anyio
 from aiosqlite import Connection
+from anyio import to_thread
 
 T = TypeVar("T")
 
@@ -25,7 +26,13 @@ class Database:
 
     async def open(self) -> None:
         """Start the thread and connect; raises what `connect` raises."""
-        await self._connection
+        try:
+            await self._connection
+        except BaseException:
+            # aiosqlite tells its thread to end and does not wait: it would outlive the event loop.
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(self._connection._thread.join)  # pyright: ignore[reportPrivateUsage]
+            raise
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` on the connection's thread and wait for it, also when the caller is cancelled.

@@ -84,11 +84,8 @@ class RecordedEvent:
 
 def _absorb(parts: Iterable[bytes], *, person: bytes, key: bytes = b"", size: int = HASH_BYTES) -> bytes:
     """Hash of length-prefixed parts, so that no two different lists run together."""
-    state = blake2b(key=key, digest_size=size, person=person)
-    for part in parts:
-        state.update(len(part).to_bytes(8, "big"))
-        state.update(part)
-    return state.digest()
+    framed = b"".join([len(part).to_bytes(8, "big") + part for part in parts])
+    return blake2b(framed, key=key, digest_size=size, person=person).digest()
 
 
 def make_reference(secret: bytes, kind: str, *names: str) -> Reference:
@@ -102,9 +99,9 @@ def identify(person: bytes, *parts: bytes) -> bytes:
     return _absorb(parts, person=person, size=REFERENCE_BYTES)
 
 
-def commit_to(nonce: bytes, words: Sequence[str]) -> bytes:
-    """The commitment to the words of one event; the nonce keeps guessable sentences from being guessed."""
-    return _absorb([nonce, *(word.encode() for word in words)], person=b"mf.commitment")
+def commit_to(nonce: bytes, words: Sequence[bytes]) -> bytes:
+    """The commitment to one event's words in UTF-8; the nonce keeps guessable sentences from being guessed."""
+    return _absorb([nonce, *words], person=b"mf.commitment")
 
 
 def link(previous: bytes, envelope: Iterable[bytes | int | str | None]) -> bytes:

@@ -1,4 +1,6 @@
-"""Erasing what a forgotten session left: rows of words and names, and its dead letters. Nothing else.
+"""Erasing what a forgotten session left: the texts of words and names, and its dead letters. Nothing else.
+
+Rows are emptied in place and never deleted, or copies of them would stay in the file (see schema.py).
 
 Done in slices, each its own transaction, so that turns keep coming in between; a restart goes on where it
 stopped. What the chain covers is never touched (design 3.1).
@@ -13,6 +15,11 @@ from events.envelope import Reference
 
 # Events a slice; some ten milliseconds of the writer's time.
 SLICE_EVENTS = 200
+
+# A row that shrinks stays on its page, whose freed bytes secure_delete clears.
+_EMPTY_WORDS = "UPDATE words SET nonce = x'', text = NULL WHERE seq = ? AND text IS NOT NULL"
+_EMPTY_NAME = "UPDATE names SET text = NULL WHERE reference = ? AND text IS NOT NULL"
+_EMPTY_LETTERS = "UPDATE letters SET subject = x'', payload = NULL WHERE session = ? AND payload IS NOT NULL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +52,23 @@ def erase_slice(connection: sqlite3.Connection, session: Reference) -> bool:
         voided = connection.execute(
             """SELECT l.seq, e.key FROM lineage l JOIN sessions s ON s.session = l.session
                    JOIN events e ON e.seq = l.seq
-               WHERE l.session = ?1 AND l.seq < s.forgotten_seq
-                   AND (EXISTS (SELECT 1 FROM words w WHERE w.seq = l.seq)
-                        OR EXISTS (SELECT 1 FROM names n WHERE n.reference = e.key))
+               WHERE l.session = ?1 AND l.seq > s.erased_to AND l.seq < s.forgotten_seq
                ORDER BY l.seq LIMIT ?2""",
             (session, SLICE_EVENTS),
         ).fetchall()
-        words = _delete(connection, "DELETE FROM words WHERE seq = ?", [(seq,) for seq, _ in voided])
-        names = _delete(connection, "DELETE FROM names WHERE reference = ?", [(key,) for _, key in voided])
+        words = _empty(connection, _EMPTY_WORDS, [(seq,) for seq, _ in voided])
+        names = _empty(connection, _EMPTY_NAME, [(key,) for _, key in voided])
         done = len(voided) < SLICE_EVENTS
         letters = 0
         if done:
-            letters = connection.execute("DELETE FROM dead_letters WHERE session = ?", (session,)).rowcount
+            letters = _empty(connection, _EMPTY_LETTERS, [(session,)])
             names += _erase_own_names(connection, session)
         connection.execute(
-            """UPDATE sessions SET words_erased = words_erased + ?, names_erased = names_erased + ?,
-                   dead_letters_erased = dead_letters_erased + ?, bytes = 0, first_at = NULL, last_at = NULL
+            """UPDATE sessions SET erased_to = max(erased_to, ?), words_erased = words_erased + ?,
+                   names_erased = names_erased + ?, dead_letters_erased = dead_letters_erased + ?,
+                   bytes = 0, first_at = NULL, last_at = NULL
                WHERE session = ?""",
-            (words, names, letters, session),
+            (voided[-1][0] if voided else 0, words, names, letters, session),
         )
         connection.execute("COMMIT")
     except BaseException:
@@ -75,7 +81,8 @@ def erase_slice(connection: sqlite3.Connection, session: Reference) -> bool:
 def count_erased(connection: sqlite3.Connection, session: Reference) -> ErasureCounts:
     """What erasing the session took so far."""
     row = connection.execute(
-        """SELECT s.forgotten, (SELECT count(*) FROM lineage l WHERE l.session = s.session AND l.seq < s.forgotten_seq),
+        """SELECT s.forgotten,
+               (SELECT count(*) FROM lineage l WHERE l.session = s.session AND l.seq < s.forgotten_seq),
                s.words_erased, s.names_erased, s.dead_letters_erased
            FROM sessions s WHERE s.session = ?""",
         (session,),
@@ -98,8 +105,8 @@ def _erase_own_names(connection: sqlite3.Connection, session: Reference) -> int:
         "SELECT e.key FROM events e JOIN sessions s ON s.forgotten_seq = e.seq WHERE s.session = ?",
         (session,),
     ).fetchone()
-    return _delete(connection, "DELETE FROM names WHERE reference = ?", [(session,), (key,)])
+    return _empty(connection, _EMPTY_NAME, [(session,), (key,)])
 
 
-def _delete(connection: sqlite3.Connection, statement: str, rows: list[tuple[object, ...]]) -> int:
+def _empty(connection: sqlite3.Connection, statement: str, rows: list[tuple[object, ...]]) -> int:
     return max(0, connection.executemany(statement, rows).rowcount) if rows else 0

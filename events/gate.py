@@ -85,13 +85,18 @@ def _is_forgotten(connection: sqlite3.Connection, new: NewEvent) -> bool:
 
 def _says_the_same(connection: sqlite3.Connection, holder: int, new: NewEvent) -> bool:
     """Compare with the event that holds the key. Erased words cannot differ any more."""
-    body, happened_at, commitment = connection.execute(
-        "SELECT body, happened_at, commitment FROM events WHERE seq = ?", (holder,)
+    kind, body, happened_at, commitment = connection.execute(
+        "SELECT type, body, happened_at, commitment FROM events WHERE seq = ?", (holder,)
     ).fetchone()
     new_body, new_words = encode_event(new.event)
-    row = connection.execute("SELECT nonce FROM words WHERE seq = ? LIMIT 1", (holder,)).fetchone()
+    row = connection.execute(
+        "SELECT nonce FROM words WHERE seq = ? AND text IS NOT NULL LIMIT 1", (holder,)
+    ).fetchone()
     if row is None and commitment != commit_to(b"", ()):
         return True
-    if body != new_body or (happened_at != new.happened_at and not new.time_assigned):
+    if (kind, body) != (new.event.wire_name, new_body):
         return False
-    return bool(commitment == commit_to(row[0] if row else b"", new_words))
+    if happened_at != new.happened_at and not new.time_assigned:
+        return False
+    encoded = [word.encode() for word in new_words]
+    return bool(commitment == commit_to(row[0] if row else b"", encoded))

@@ -49,6 +49,7 @@ class LogReader:
     def __init__(self, readers: _Readers) -> None:
         """Use `open_to_read`."""
         self._readers = readers
+        self._closed = False
 
     @classmethod
     async def open_to_read(cls, path: Path) -> LogReader:
@@ -56,18 +57,30 @@ class LogReader:
         return LogReader(await _open_readers(path))
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run one short set of statements on a read-only connection."""
+        """Run one short set of statements on a read-only connection.
+
+        Raises `StoreUnusable` when the file cannot be read, `LogClosed` after `close`.
+        """
+        if self._closed:
+            raise LogClosed
         async with self._readers.free:
             reader = self._readers.idle.popleft()
             try:
                 return await reader.run(work)
+            except sqlite3.Error as error:
+                raise _unusable("read", error) from error
             finally:
                 self._readers.idle.append(reader)
 
     async def close(self) -> None:
-        """Close the connections."""
-        while self._readers.idle:
-            await self._readers.idle.popleft().close()
+        """Close the connections, each when its last reader is done; a second time does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        with anyio.CancelScope(shield=True):
+            for _ in range(READERS):
+                await self._readers.free.acquire()
+                await self._readers.idle.popleft().close()
 
 
 class EventLog(LogReader):
@@ -92,7 +105,6 @@ class EventLog(LogReader):
         self._waiting: deque[_Waiting] = deque()
         self._turn = anyio.Lock()
         self._grown = anyio.Event()
-        self._closed = False
 
     @classmethod
     async def open(
@@ -109,15 +121,20 @@ class EventLog(LogReader):
         """
         writer = Database(partial(open_writer, path, clock(), secret))
         await writer.open()
-        readers = await _open_readers(path)
-        secret_in_use, head = await writer.run(_read_start)
+        try:
+            secret_in_use, head = await writer.run(_read_start)
+            readers = await _open_readers(path)
+        except BaseException:
+            await writer.close()  # its thread would keep the process alive
+            raise
         return cls(writer, readers, Keys(secret_in_use), head, clock, nonces)
 
     async def append(self, batch: Batch) -> tuple[Outcome, ...]:
         """Write a batch, all or nothing, durable on return; one outcome an event, in order.
 
         Batches that come while another transaction runs share the next one (group commit).
-        Raises `StaleDecision` when the batch must be planned again, `StoreUnusable` when the disk fails.
+        Raises `StaleDecision` when the batch must be planned again, `InvalidInput` when something in it
+        cannot be stored, `StoreUnusable` when the disk fails.
         """
         entry = _Waiting(batch)
         self._waiting.append(entry)
@@ -149,7 +166,7 @@ class EventLog(LogReader):
             size += len(self._waiting[0].batch.events)
             group.append(self._waiting.popleft())
         try:
-            results = await self._writer.run(
+            results, head = await self._writer.run(
                 partial(
                     append_batches,
                     batches=[entry.batch for entry in group],
@@ -159,14 +176,11 @@ class EventLog(LogReader):
                 )
             )
         except sqlite3.Error as error:
-            failure = StoreUnusable(f"the log could not be written: {error.sqlite_errorname}")
-            failure.__cause__ = error
-            results = [failure for _ in group]
+            results, head = [_unusable("written", error) for _ in group], self.head
         for entry, result in zip(group, results, strict=True):
             entry.result = result
-        last = max((o.seq or 0 for r in results if isinstance(r, tuple) for o in r), default=0)
-        if last > self.head:
-            self.head = last
+        if head > self.head:
+            self.head = head
             self._grown.set()
             self._grown = anyio.Event()
 
@@ -186,7 +200,7 @@ class EventLog(LogReader):
             try:
                 return await self._writer.run(work)
             except sqlite3.Error as error:
-                raise StoreUnusable(f"the store could not be written: {error.sqlite_errorname}") from error
+                raise _unusable("written", error) from error
 
     async def read_checkpoint(self, stream: str) -> BusPosition | None:
         """How far the bus stream has been read into this log."""
@@ -201,7 +215,8 @@ class EventLog(LogReader):
         """Close readers first and the writer last, which then empties the write-ahead log."""
         with anyio.CancelScope(shield=True):
             async with self._turn:
-                self._closed = True
+                if self._closed:
+                    return
                 await super().close()
                 await self._writer.run(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone())
                 await self._writer.close()
@@ -209,12 +224,25 @@ class EventLog(LogReader):
 
 async def _open_readers(path: Path) -> _Readers:
     readers = _Readers()
-    for _ in range(READERS):
-        reader = Database(partial(open_reader, path))
-        await reader.open()
-        readers.idle.append(reader)
-        readers.free.release()
+    try:
+        for _ in range(READERS):
+            reader = Database(partial(open_reader, path))
+            await reader.open()
+            readers.idle.append(reader)
+            readers.free.release()
+    except BaseException:
+        while readers.idle:
+            await readers.idle.popleft().close()
+        raise
     return readers
+
+
+def _unusable(done: str, error: sqlite3.Error) -> StoreUnusable:
+    """What callers are told; errors of the sqlite3 module itself have no errorname."""
+    name = getattr(error, "sqlite_errorname", type(error).__name__)
+    failure = StoreUnusable(f"the store could not be {done}: {name}")
+    failure.__cause__ = error
+    return failure
 
 
 def _read_start(connection: sqlite3.Connection) -> tuple[bytes, int]:

@@ -10,9 +10,9 @@ from events.codec import decode_event
 from events.envelope import GENESIS, REFERENCE_BYTES, RecordedEvent, Reference, commit_to, link
 from events.errors import LogDamaged
 
-_COLUMNS = """e.seq, e.user, e.user_seq, e.session, u.text, s.text, e.type, e.version, e.key, e.happened_at,
-    e.recorded_at, e.caused_by, e.lineage, e.basis, e.bus_stream, e.bus_epoch, e.bus_seq, e.body,
-    e.commitment, e.chain"""
+_COLUMNS = """e.seq, e.user, e.user_seq, e.session, CAST(u.text AS BLOB), CAST(s.text AS BLOB), e.type,
+    e.version, e.key, e.happened_at, e.recorded_at, e.caused_by, e.lineage, e.basis, e.bus_stream,
+    e.bus_epoch, e.bus_seq, e.body, e.commitment, e.chain"""
 _TABLES = """events e LEFT JOIN names u ON u.reference = e.user LEFT JOIN names s ON s.reference = e.session"""
 # SQLite takes at most 32,766 variables in a statement; this keeps statements short, too.
 _SEQS_AT_ONCE = 500
@@ -77,19 +77,24 @@ def _decode(connection: sqlite3.Connection, rows: list[tuple[Any, ...]]) -> list
     return [_decode_row(row, *words.get(row[0], (b"", []))) for row in rows]
 
 
-def _read_words(connection: sqlite3.Connection, seqs: list[int]) -> dict[int, tuple[bytes, list[str]]]:
-    """Nonce and words of each event that has any."""
-    found: dict[int, tuple[bytes, list[str]]] = {}
+def _read_words(connection: sqlite3.Connection, seqs: list[int]) -> dict[int, tuple[bytes, list[bytes]]]:
+    """Nonce and words of each event that has any, in UTF-8: they are decoded once they match the commitment.
+
+    As blobs, since the sqlite3 module puts a damaged text into the message of its error.
+    """
+    found: dict[int, tuple[bytes, list[bytes]]] = {}
     for some in _slices(seqs):
         marks = ",".join("?" * len(some))
         for seq, nonce, text in connection.execute(
-            f"SELECT seq, nonce, text FROM words WHERE seq IN ({marks}) ORDER BY seq, n", some
+            f"""SELECT seq, CAST(nonce AS BLOB), CAST(text AS BLOB) FROM words
+                WHERE seq IN ({marks}) AND text IS NOT NULL ORDER BY seq, n""",
+            some,
         ):
-            found.setdefault(seq, (nonce, []))[1].append(text.decode())
+            found.setdefault(seq, (nonce, []))[1].append(text)
     return found
 
 
-def _decode_row(row: tuple[Any, ...], nonce: bytes, words: list[str]) -> RecordedEvent:
+def _decode_row(row: tuple[Any, ...], nonce: bytes, words: list[bytes]) -> RecordedEvent:
     intact = commit_to(nonce, words) == row[18]
     if words and not intact:
         raise LogDamaged(f"the words of the event at seq {row[0]} do not match its commitment")
@@ -111,7 +116,7 @@ def _decode_row(row: tuple[Any, ...], nonce: bytes, words: list[str]) -> Recorde
         bus_stream=row[14],
         bus_seq=row[16],
         nonce=nonce,
-        event=decode_event(row[6], row[7], row[17], words) if intact else None,
+        event=decode_event(row[6], row[7], row[17], [word.decode() for word in words]) if intact else None,
     )
 
 

@@ -199,7 +199,8 @@ def read_users(connection: sqlite3.Connection) -> tuple[UserSummary, ...]:
 def read_user_references(connection: sqlite3.Connection) -> tuple[Reference, ...]:
     """Every user by reference, the one with the latest event first."""
     rows = connection.execute(
-        "SELECT u.user FROM users u JOIN events e ON e.user = u.user AND e.user_seq = u.user_seq ORDER BY e.seq DESC"
+        """SELECT u.user FROM users u JOIN events e ON e.user = u.user AND e.user_seq = u.user_seq
+           ORDER BY e.seq DESC"""
     )
     return tuple(user for (user,) in rows)
 

@@ -10,6 +10,9 @@ from events.errors import StoreUnusable
 
 # Tells our files from other SQLite files ("MFst").
 APPLICATION_ID = 0x4D467374
+# Nobody else writes, so the writer waits for a reader only when it empties the write-ahead log. Ingest
+# waits behind it meanwhile: better to give up soon and to try again.
+BUSY_TIMEOUT_S = 0.25
 
 # Each entry takes the store one `user_version` further; entries are only ever added.
 MIGRATIONS: tuple[str, ...] = (
@@ -44,11 +47,14 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE UNIQUE INDEX events_by_user ON events (user, user_seq);
     CREATE INDEX conflicts ON events (caused_by) WHERE type = 'turn.conflicted';
 
+    -- Tables that hold what people said are only ever appended to, and erasing empties a row in place
+    -- (text NULL). secure_delete clears a freed cell, but not the copies that SQLite leaves behind in a
+    -- page when it moves cells to a neighbour, which it does on inserts in the middle and on deletes
+    -- (btree.c, balance_nonroot). So: rowid order, text in no index, no DELETE.
     CREATE TABLE words (
-        seq INTEGER NOT NULL, n INTEGER NOT NULL, nonce BLOB NOT NULL, text BLOB NOT NULL,
-        PRIMARY KEY (seq, n)
-    ) WITHOUT ROWID;
-    CREATE TABLE names (reference BLOB PRIMARY KEY, kind TEXT NOT NULL, text BLOB NOT NULL) WITHOUT ROWID;
+        seq INTEGER NOT NULL, n INTEGER NOT NULL, nonce BLOB NOT NULL, text BLOB, PRIMARY KEY (seq, n)
+    );
+    CREATE TABLE names (reference BLOB PRIMARY KEY NOT NULL, kind TEXT NOT NULL, text BLOB);
 
     -- The session registry: rows written in the transaction of the events they index.
     CREATE TABLE users (
@@ -68,7 +74,8 @@ MIGRATIONS: tuple[str, ...] = (
         forgotten INTEGER,           -- user_seq of its SessionForgotten: the tombstone
         forgotten_seq INTEGER,
         erased INTEGER,              -- user_seq of its SessionErased
-        -- What erasing took so far; counted here so that a receipt survives a restart in the middle.
+        -- How far erasing got (seq) and what it took; kept here so that it survives a restart in the middle.
+        erased_to INTEGER NOT NULL DEFAULT 0,
         words_erased INTEGER NOT NULL DEFAULT 0,
         names_erased INTEGER NOT NULL DEFAULT 0,
         dead_letters_erased INTEGER NOT NULL DEFAULT 0
@@ -91,13 +98,13 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE TABLE bus_checkpoint (
         stream TEXT PRIMARY KEY, epoch TEXT NOT NULL, seq INTEGER NOT NULL
     ) WITHOUT ROWID;
-    CREATE TABLE dead_letters (
+    CREATE TABLE letters (
         id INTEGER PRIMARY KEY,
         received_at INTEGER NOT NULL,
         user BLOB,
         session BLOB,
         subject BLOB NOT NULL,
-        payload BLOB NOT NULL,
+        payload BLOB,
         reason TEXT NOT NULL,
         key BLOB,
         bus_stream TEXT NOT NULL,
@@ -105,8 +112,9 @@ MIGRATIONS: tuple[str, ...] = (
         bus_seq INTEGER NOT NULL,
         UNIQUE (bus_stream, bus_epoch, bus_seq)
     );
-    CREATE INDEX dead_letters_by_session ON dead_letters (session);
-    CREATE INDEX dead_letters_by_key ON dead_letters (key);
+    CREATE INDEX letters_by_session ON letters (session);
+    CREATE INDEX letters_by_key ON letters (key);
+    CREATE VIEW dead_letters AS SELECT * FROM letters WHERE payload IS NOT NULL;
     -- Hashes of each Memory when the daemon stopped, for `memforestd verify` without a daemon.
     CREATE TABLE digests (
         user BLOB PRIMARY KEY, user_seq INTEGER NOT NULL,
@@ -126,7 +134,10 @@ def open_writer(path: Path, now: int, secret: bytes | None = None) -> sqlite3.Co
     Raises `StoreUnusable` for a file of another program or of a newer release.
     """
     # Statements run on the writer's thread only; aiosqlite hands the connection to it.
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    try:
+        connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+    except sqlite3.Error as error:
+        raise StoreUnusable(f"events.db cannot be opened: {error}") from error
     try:
         _refuse_strangers(connection)
         connection.executescript(
@@ -154,8 +165,13 @@ def open_reader(path: Path) -> sqlite3.Connection:
     uri = f"{path.absolute().as_uri()}?mode=ro"
     try:
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+    except sqlite3.Error as error:
+        raise StoreUnusable(f"there is no readable store at {path.name}: {error}") from error
+    try:
+        connection.execute("PRAGMA temp_store = MEMORY")  # no words in temporary files
         (version,) = connection.execute("PRAGMA user_version").fetchone()
     except sqlite3.Error as error:
+        connection.close()
         raise StoreUnusable(f"there is no readable store at {path.name}: {error}") from error
     if version != len(MIGRATIONS):
         connection.close()

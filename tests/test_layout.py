@@ -17,9 +17,7 @@ FUNCTION_LINES_MAX = 60
 # Longer files, each with the reason why it is better whole.
 LONG_FILES: dict[str, str] = {}
 # Words that say nothing of what a thing is, and words that we use for one thing only.
-BANNED_WORDS = frozenset(
-    "manager helper helpers util utils pipeline coordinator purge purged flush flushed".split()
-)
+BANNED_WORD = re.compile(r"manager|helpers?|utils?|pipeline|coordinator|purged?|flush(ed)?")
 # Where standard output is the product: commands and the demo.
 PRINTING = re.compile(r"(cli|__main__|demo\w*|doctor|verify)\.py|commands/\w+\.py")
 # Spelt so that this file does not find itself.
@@ -69,7 +67,7 @@ def words_of(name: str) -> list[str]:
 
 def is_banned(name: str) -> bool:
     """Whether an identifier says nothing, or says a word that we do not use."""
-    return bool(BANNED_WORDS.intersection(words_of(name))) or name.lstrip("_").startswith("handle_")
+    return any(map(BANNED_WORD.fullmatch, words_of(name))) or name.lstrip("_").startswith("handle_")
 
 
 def is_reading_of(node: ast.AST, module: str, name: str) -> bool:

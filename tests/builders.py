@@ -1,0 +1,208 @@
+"""What tests are made of: events with sensible fields, a clock that is moved by hand, nonces from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+
+from events.appending import Batch, DeadLetter, Keys
+from events.codec import Event
+from events.envelope import BusPosition, NewEvent, Reference
+from events.memory import (
+    Admission,
+    ExtractedFact,
+    FactsAdmitted,
+    FactsExtracted,
+    IntervalSummarised,
+    NodesMerged,
+    ParkReason,
+    Pointer,
+    Task,
+    UnitsPartitioned,
+    WorkParked,
+)
+from events.session import ChunkClosed, SessionClosed, SessionForgotten, TurnRecorded
+from events.time import Instant
+
+# The secret of every store in the tests, so that references can be worked out beforehand.
+SECRET = b"a secret that only the tests know"
+KEYS = Keys(SECRET)
+# 2024-07-01T09:00:00Z
+MONDAY: Instant = 1_719_824_400_000
+
+
+class ManualClock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self, now: Instant = MONDAY) -> None:
+        self.now = now
+
+    def __call__(self) -> Instant:
+        return self.now
+
+    def advance(self, ms: int) -> None:
+        self.now += ms
+
+
+def seeded_nonces(seed: int) -> Callable[[Reference], bytes]:
+    """A source of nonces that depend on the seed and the event's key alone."""
+    return lambda key: blake2b(key, key=seed.to_bytes(8, "big"), digest_size=16).digest()
+
+
+def an_id(name: str) -> bytes:
+    """A 16-byte id (fact, unit, chunk, digest) that is the same for the same name."""
+    return blake2b(name.encode(), digest_size=16).digest()
+
+
+def a_place(seq: int, stream: str = "MEMFOREST", epoch: str = "e1") -> BusPosition:
+    return BusPosition(stream, epoch, seq)
+
+
+def lineage_of(sessions: Iterable[str], user_id: str = "alice") -> tuple[Reference, ...]:
+    return tuple(KEYS.session(user_id, session) for session in sessions)
+
+
+def a_turn(
+    content: str = "I moved to Miami.",
+    *,
+    user_id: str = "alice",
+    session_id: str = "s1",
+    turn_id: str = "t1",
+    role: str = "user",
+    name: str | None = "Alice",
+    happened_at: Instant = MONDAY,
+    bus: BusPosition | None = None,
+) -> NewEvent:
+    """A turn as it comes over the bus or the socket: without a basis."""
+    return NewEvent(
+        user_id=user_id,
+        session_id=session_id,
+        event=TurnRecorded(content=content, role=role, turn_id=turn_id, name=name),
+        key=f"turn/{user_id}/{session_id}/{turn_id}/0",
+        happened_at=happened_at,
+        lineage=lineage_of([session_id], user_id),
+        bus=bus,
+    )
+
+
+def a_closing(session_id: str = "s1", *, user_id: str = "alice", key: str = "1") -> NewEvent:
+    return _about_session(SessionClosed(), f"close/{user_id}/{session_id}/{key}", user_id, session_id)
+
+
+def a_closed_chunk(last_turn: int, session_id: str = "s1", *, user_id: str = "alice", basis: int = 0) -> NewEvent:
+    key = f"chunk/{user_id}/{session_id}/{last_turn}"
+    return _about_session(ChunkClosed(last_turn), key, user_id, session_id, basis)
+
+
+def a_forgetting(session_id: str = "s1", *, user_id: str = "alice", key: str | None = None) -> NewEvent:
+    """The wish to forget is no part of what is forgotten: it has no lineage."""
+    return NewEvent(
+        user_id=user_id,
+        session_id=session_id,
+        event=SessionForgotten(),
+        key=key or f"forget/{user_id}/{session_id}",
+        happened_at=MONDAY,
+        time_assigned=True,
+    )
+
+
+def an_extraction(
+    turns: tuple[int, ...],
+    texts: tuple[str, ...] = ("Alice moved to Miami.",),
+    *,
+    session_id: str = "s1",
+    user_id: str = "alice",
+    basis: int = 0,
+) -> NewEvent:
+    """A model's answer about one chunk, asked when the user's log stood at `basis`."""
+    event = FactsExtracted(
+        generation=1,
+        chunk=an_id(f"chunk {turns}"),
+        turns=turns,
+        model="offline",
+        facts=tuple(ExtractedFact(text, (0,), MONDAY, MONDAY) for text in texts),
+    )
+    return _about_session(event, f"extraction/{user_id}/{session_id}/{turns}", user_id, session_id, basis)
+
+
+def a_parking(
+    turns: tuple[int, ...], session_id: str = "s1", *, user_id: str = "alice", basis: int = 0
+) -> NewEvent:
+    event = WorkParked(Task.EXTRACT, an_id(f"request {turns}"), ParkReason.MODEL_FAILED, turns)
+    return _about_session(event, f"parked/{user_id}/{session_id}/{turns}", user_id, session_id, basis)
+
+
+def an_admission(
+    occurrence: Pointer, sessions: Iterable[str] = ("s1",), *, user_id: str = "alice", basis: int | None = 0
+) -> NewEvent:
+    event = FactsAdmitted(1, (Admission(an_id(f"fact {occurrence}"), occurrence),))
+    return _from_sessions(event, f"admission/{user_id}/{occurrence}/{basis}", user_id, sessions, basis)
+
+
+def a_summary(
+    text: str = "Alice's move to Miami.",
+    sessions: Iterable[str] = ("s1",),
+    *,
+    user_id: str = "alice",
+    node: str = "node",
+    basis: int = 0,
+) -> NewEvent:
+    event = IntervalSummarised(1, an_id(node), "offline", text)
+    return _from_sessions(event, f"summary/{user_id}/{node}", user_id, sessions, basis)
+
+
+def a_partition(sessions: Iterable[str] = ("s1",), *, user_id: str = "alice", basis: int = 0) -> NewEvent:
+    event = UnitsPartitioned(1, an_id("unit"), (an_id("fact 1"), an_id("fact 2")))
+    return _from_sessions(event, f"partition/{user_id}/{basis}", user_id, sessions, basis)
+
+
+def a_merge(
+    text: str = "Alice lives in Miami.",
+    sessions: Iterable[str] = ("s1",),
+    *,
+    user_id: str = "alice",
+    basis: int = 0,
+) -> NewEvent:
+    event = NodesMerged(1, an_id("unit"), (an_id("fact 1"), an_id("fact 2")), "offline", text)
+    return _from_sessions(event, f"merge/{user_id}/{basis}", user_id, sessions, basis)
+
+
+def a_dead_letter(
+    payload: bytes = b"no JSON",
+    *,
+    seq: int = 1,
+    user_id: str | None = "alice",
+    session_id: str | None = "s1",
+) -> DeadLetter:
+    subject = f"memforest.turns.{user_id}.{session_id}"
+    return DeadLetter(
+        subject, payload, "the message is not valid JSON in UTF-8", a_place(seq), user_id, session_id
+    )
+
+
+def a_batch(*events: NewEvent, letters: tuple[DeadLetter, ...] = (), read_to: int | None = None) -> Batch:
+    return Batch(events, letters, None if read_to is None else a_place(read_to))
+
+
+def _about_session(event: Event, key: str, user_id: str, session_id: str, basis: int | None = None) -> NewEvent:
+    return NewEvent(
+        user_id=user_id,
+        session_id=session_id,
+        event=event,
+        key=key,
+        happened_at=MONDAY,
+        lineage=lineage_of([session_id], user_id),
+        basis=basis,
+    )
+
+
+def _from_sessions(event: Event, key: str, user_id: str, sessions: Iterable[str], basis: int | None) -> NewEvent:
+    return NewEvent(
+        user_id=user_id,
+        session_id=None,
+        event=event,
+        key=key,
+        happened_at=MONDAY,
+        lineage=lineage_of(sessions, user_id),
+        basis=basis,
+    )

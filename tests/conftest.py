@@ -1,0 +1,28 @@
+"""What every test may ask for: a clock moved by hand, and a log in a real SQLite file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from events.log import EventLog
+from tests.builders import SECRET, ManualClock, seeded_nonces
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def log_path(tmp_path: Path) -> Path:
+    return tmp_path / "events.db"
+
+
+@pytest.fixture
+async def log(log_path: Path, clock: ManualClock) -> AsyncIterator[EventLog]:
+    log = await EventLog.open(log_path, clock, seeded_nonces(1), SECRET)
+    yield log
+    await log.close()

@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, cast
+
+import pytest
+
+from events.codec import EVENT_TYPES, UPCASTERS, Event, decode_event, encode_event
+from events.errors import LogDamaged
+from events.memory import (
+    Admission,
+    ExtractedFact,
+    FactRole,
+    FactsAdmitted,
+    FactsExtracted,
+    IntervalSummarised,
+    Mention,
+    NodesMerged,
+    ParkReason,
+    Pointer,
+    StateOf,
+    Task,
+    UnitsPartitioned,
+    Word,
+    WorkParked,
+)
+from events.session import (
+    ChunkClosed,
+    Part,
+    SessionClosed,
+    SessionErased,
+    SessionForgotten,
+    TimeSource,
+    TurnConflicted,
+    TurnRecorded,
+)
+
+GOLDEN = Path(__file__).parent / "golden"
+A = bytes.fromhex("aa" * 16)
+B = bytes.fromhex("bb" * 16)
+
+# What the golden files hold. A file that was released once must be read like this for ever.
+EXPECTED: dict[str, Event] = {
+    "turn.recorded.v1": TurnRecorded(
+        content="I moved to Miami.\u0000 我搬到了迈阿密。",
+        role="user",
+        turn_id="m-17",
+        revision=0,
+        name="Alice",
+        agent_id=None,
+        metadata='{"channel":"home"}',
+        parts=(
+            Part("image_url", "https://example.org/a.png", "the harbour"),
+            Part("file", "file-7", None),
+        ),
+        time_source=TimeSource.ZONE_ASSUMED,
+    ),
+    "turn.conflicted.v1": TurnConflicted(stands=12, content="I moved to Tampa.", role="user", name=None),
+    "chunk.closed.v1": ChunkClosed(last_turn=31),
+    "session.closed.v1": SessionClosed(),
+    "session.forgotten.v1": SessionForgotten(),
+    "session.erased.v1": SessionErased(
+        forgotten=40, events_voided=12, words_erased=57, names_erased=13, dead_letters_erased=1
+    ),
+    "facts.extracted.v1": FactsExtracted(
+        generation=1,
+        chunk=A,
+        turns=(3, 4, 6),
+        model="offline-1",
+        facts=(
+            ExtractedFact(
+                text="Alice moved to Miami.",
+                turns=(0, 2),
+                time_start=1_719_792_000_000,
+                time_end=1_719_878_399_999,
+                role=FactRole.EVENT,
+                mentions=(Mention("Alice", False), Mention("Miami", True)),
+                topics=("moving",),
+                state=StateOf("Alice", "home"),
+            ),
+            ExtractedFact(text="Alice likes the sea.", turns=(1,), time_start=-5, time_end=-5),
+        ),
+    ),
+    "facts.admitted.v1": FactsAdmitted(
+        generation=1, admissions=(Admission(A, Pointer(9, 0)), Admission(B, Pointer(9, 1)))
+    ),
+    "interval.summarised.v1": IntervalSummarised(generation=2, digest=A, model="offline-1", text="A move."),
+    "units.partitioned.v1": UnitsPartitioned(generation=1, unit=A, members=(A, B)),
+    "nodes.merged.v1": NodesMerged(generation=1, unit=A, members=(A, B), model="offline-1", text="One text."),
+    "work.parked.v1": WorkParked(task=Task.EXTRACT, request=B, reason=ParkReason.ANSWER_INVALID, turns=(3, 4)),
+}
+
+
+def read_golden(name: str) -> dict[str, Any]:
+    return cast("dict[str, Any]", json.loads((GOLDEN / f"{name}.json").read_text("utf-8")))
+
+
+def body_bytes(golden: dict[str, Any]) -> bytes:
+    return json.dumps(golden["body"], separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def test_every_event_type_has_a_golden_file_of_its_present_version() -> None:
+    wanted = {f"{kind.wire_name}.v{kind.version}" for kind in EVENT_TYPES.values()}
+
+    assert wanted <= {file.stem for file in GOLDEN.glob("*.json")}
+    assert {file.stem for file in GOLDEN.glob("*.json")} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_golden_file_decodes_to_the_event_written_by_hand(name: str) -> None:
+    golden = read_golden(name)
+
+    assert set(golden) == {"type", "version", "description", "body", "words"}
+    assert f"{golden['type']}.v{golden['version']}" == name
+    assert golden["description"]
+    event = decode_event(golden["type"], golden["version"], body_bytes(golden), golden["words"])
+    assert event == EXPECTED[name]
+    assert type(event) is EVENT_TYPES[golden["type"]]
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_an_event_of_today_is_written_byte_for_byte_as_its_golden_file_says(name: str) -> None:
+    golden = read_golden(name)
+    if golden["version"] != EVENT_TYPES[golden["type"]].version:
+        pytest.skip("an older version is read, never written")
+
+    assert encode_event(EXPECTED[name]) == (body_bytes(golden), tuple(golden["words"]))
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_body_holds_no_string_but_enumerations_and_hex(name: str) -> None:
+    allowed = {each.value for kind in StrEnum.__subclasses__() for each in kind}
+
+    for text in _strings(read_golden(name)["body"]):
+        assert text in allowed or bytes.fromhex(text)
+
+
+def _strings(body: Any) -> list[str]:
+    if isinstance(body, str):
+        return [body]
+    children = body.values() if isinstance(body, dict) else body if isinstance(body, list) else ()
+    return [text for child in children for text in _strings(child)]
+
+
+def test_a_type_that_this_release_does_not_know_is_damage() -> None:
+    with pytest.raises(LogDamaged, match=r"facts\.dreamt version 1"):
+        decode_event("facts.dreamt", 1, b"{}", ())
+
+
+def test_a_newer_version_is_not_guessed_at() -> None:
+    with pytest.raises(LogDamaged, match=r"session\.closed version 2"):
+        decode_event("session.closed", 2, b"{}", ())
+
+
+def test_a_version_without_an_upcaster_is_damage() -> None:
+    with pytest.raises(LogDamaged):
+        decode_event("session.closed", 0, b"{}", ())
+
+
+def test_an_older_version_is_upcast_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(UPCASTERS, ("chunk.closed", -1), lambda old: {"turn": old["t"]})
+    monkeypatch.setitem(UPCASTERS, ("chunk.closed", 0), lambda old: {"last_turn": old["turn"]})
+
+    assert decode_event("chunk.closed", -1, b'{"t":5}', ()) == ChunkClosed(5)
+
+
+SECRET_WORDS = ("something private", "user")
+
+
+@pytest.mark.parametrize(
+    ("wire_name", "body", "words"),
+    [
+        ("turn.recorded", b"", SECRET_WORDS),
+        ("turn.recorded", b"{", SECRET_WORDS),
+        ("turn.recorded", b"\xff\xfe", SECRET_WORDS),
+        ("turn.recorded", b"null", SECRET_WORDS),
+        ("turn.recorded", b"[]", SECRET_WORDS),
+        ("turn.recorded", b'"text"', SECRET_WORDS),
+        ("turn.recorded", b'{"content":0,"role":1}', SECRET_WORDS),
+        ("chunk.closed", b'{"last_turn":"text in place of a number"}', ()),
+        ("chunk.closed", b'{"last_turn":null}', ()),
+        ("turn.conflicted", b'{"stands":1,"content":0,"role":2,"name":null}', SECRET_WORDS),
+        ("turn.conflicted", b'{"stands":1,"content":"0","role":1,"name":null}', SECRET_WORDS),
+        ("work.parked", b'{"task":"dream","request":"","reason":"model_failed","turns":[]}', ()),
+        ("work.parked", b'{"task":"extract","request":"xy","reason":"model_failed","turns":[]}', ()),
+        ("work.parked", b'{"task":"extract","request":"","reason":"model_failed","turns":7}', ()),
+        ("facts.admitted", b'{"generation":1,"admissions":[{"fact":"aa","occurrence":[1]}]}', ()),
+        ("facts.admitted", b'{"generation":1,"admissions":[{"fact":7,"occurrence":[1,2]}]}', ()),
+    ],
+)
+def test_a_malformed_body_is_damage_and_its_words_are_not_told(
+    wire_name: str, body: bytes, words: tuple[str, ...]
+) -> None:
+    with pytest.raises(LogDamaged, match=wire_name.replace(".", r"\.")) as caught:
+        decode_event(wire_name, 1, body, words)
+
+    assert "private" not in f"{caught.value!r} {caught.value.__cause__!r}"
+
+
+class Pair(NamedTuple):
+    label: str
+    n: int
+
+
+class Odd(NamedTuple):
+    label: Word
+    n: int
+
+
+def _event_with(hint: object) -> Event:
+    """An event type with one field of this type, holding a text."""
+    kind = dataclasses.make_dataclass(
+        "Sneaky", [("field", hint)], frozen=True, namespace={"wire_name": "sneaky", "version": 1}
+    )
+    return cast("Event", kind("words of someone"))
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        str,
+        str | None,
+        tuple[str, ...],
+        tuple[str, ...] | None,
+        tuple[tuple[str, ...], ...],
+        tuple[int, str],
+        tuple[str],
+        list[str],
+        dict[str, int],
+        int | str,
+        Literal["words of someone"],
+        Any,
+        object,
+        Pair,
+        Odd,
+        tuple[Pair, ...],
+    ],
+)
+def test_no_text_but_a_word_can_be_a_field_of_an_event(hint: object) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        encode_event(_event_with(hint))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Inner:
+    label: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outer:
+    wire_name: ClassVar = "outer"
+    version: ClassVar = 1
+    inner: tuple[Inner, ...]
+
+
+def test_no_text_hides_in_a_record_inside_an_event() -> None:
+    with pytest.raises(TypeError, match="bare str"):
+        encode_event(cast("Event", Outer((Inner("words of someone"),))))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda text: ChunkClosed(text),
+        lambda text: WorkParked(Task.EXTRACT, text, ParkReason.MODEL_FAILED),
+        lambda text: WorkParked(text, A, ParkReason.MODEL_FAILED),
+        lambda text: UnitsPartitioned(1, A, (text,)),
+        lambda text: FactsExtracted(1, A, (text,), "m", ()),
+    ],
+)
+def test_text_that_got_past_the_types_never_reaches_the_body(wrong: Callable[[Any], Event]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        encode_event(wrong("words of someone"))
