@@ -20,7 +20,7 @@ import anyio
 from daemon.answers import Answerer
 from daemon.bus import BusUnavailable, NatsBus
 from daemon.compaction import Compactor
-from daemon.config import Config, parse_mode, parse_zone
+from daemon.config import Config, hide_password, parse_mode, parse_zone
 from daemon.decoding import Decoder
 from daemon.embedded_bus import EmbeddedBus
 from daemon.forgetting import Forgetter
@@ -35,11 +35,13 @@ from daemon.offline.language_model import OfflineLanguageModel
 from daemon.publishing import Publisher
 from daemon.socket_server import SocketServer
 from daemon.status import Status
+from daemon.structures import Structures
 from daemon.worker import Worker, WorkerParameters
 from events.digests import StoredDigest, record_digests
 from events.errors import StoreUnusable
 from events.log import EventLog
 from events.time import Instant
+from projections.digests import digest_memory
 
 # Running requests get this long when the daemon stops; model calls and all else are then cancelled.
 GRACE_S = 5.0
@@ -108,9 +110,11 @@ async def start(config: Config, report: Report, clock: Callable[[], Instant] = n
 
 def _build(config: Config, report: Report, clock: Callable[[], Instant], lock: int, log: EventLog) -> App:
     model, embedder = OfflineLanguageModel(), HashingEmbedder()
-    memories = Memories(log, config.memory_parameters)
+    memories = Memories(log, config.memory_parameters, report)
     embedded = EmbeddedBus(config.data_dir / EMBEDDED_BUS_FOLDER, report) if config.bus.embedded else None
     url = (lambda: config.bus.url) if embedded is None else (lambda: embedded.url)
+    # Whoever may ask on the socket may publish to the embedded bus; an outside server's password is not ours.
+    shown_url = (lambda: hide_password(config.bus.url)) if embedded is None else url
     bus = NatsBus(url, config.bus.stream, credentials=config.credentials_path, report=report)
     decoder = Decoder(log.keys, parse_zone(config.bus.zone))
     ingest = Ingest(bus, config.bus.stream, log, memories, decoder, report)
@@ -121,12 +125,15 @@ def _build(config: Config, report: Report, clock: Callable[[], Instant], lock: i
     answerer = Answerer(
         log, memories, embedder, config.agpr_parameters, lambda user: compactor.planned.get(user, 0), clock
     )
-    status = Status(daemon_version(), clock, log, memories, bus, url, ingest, worker, answerer, (model, embedder))
+    status = Status(
+        daemon_version(), clock, log, memories, bus, shown_url, ingest, worker, answerer, (model, embedder)
+    )
     handlers = make_handlers(
         Answering(
             log=log,
             answerer=answerer,
             listings=Listings(log, memories),
+            structures=Structures(log, memories),
             publisher=Publisher(bus),
             forgetter=forgetter,
             compactor=compactor,
@@ -206,7 +213,7 @@ async def _record_digests(app: App) -> None:
         StoredDigest(user, digest.user_seq, digest.facts, digest.scopes, digest.trees, digest.units)
         for user, memory in app.memories.loaded().items()
         if not memory.needs_rebuild
-        for digest in [memory.digest()]
+        for digest in [digest_memory(memory)]
     ]
     with suppress(StoreUnusable):  # a full disk must not keep the daemon from ending
         await app.log.write(partial(record_digests, digests=digests))

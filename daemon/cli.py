@@ -13,16 +13,17 @@ import click
 import msgspec
 
 from daemon.app import daemon_version, serve
-from daemon.config import Config, ConfigInvalid, config_keys, read_config
+from daemon.config import Config, ConfigInvalid, config_keys, hide_password, read_config
 from daemon.doctor import Finding, create_stream, examine
 from daemon.lifecycle import DirectoryInUse
 from daemon.logs import configure_logs
+from daemon.socket_connection import place_of
 from daemon.verify import UserVerdict, verify
-from events.errors import LogDamaged, MemForestError, StoreUnusable
+from events.errors import LogDamaged, MemForestError, StoreIsNewer, StoreUnusable
 from events.log import LogReader
 from memforest.client import AsyncClient
 from memforest.errors import DaemonUnreachable
-from projections.memory import MemoryDigest
+from projections.digests import MemoryDigest
 
 # Exit codes of sysexits.h; systemd is told not to restart after EX_CONFIG.
 EX_DIFFERENT = 1
@@ -58,14 +59,12 @@ def run(config_path: Path | None, data: str | None, embedded_bus: bool) -> None:
     overrides = {"MEMFOREST_BUS_EMBEDDED": "true"} if embedded_bus else {}
     config = _read(config_path, data, overrides)
     report = configure_logs(config.log.level, config.log.format)
+    os.umask(0o077)  # whatever is written is the daemon's user's alone
     try:
         anyio.run(serve, config, report)
-    except* DirectoryInUse as group:
-        _fail(_first(group), EX_TEMPFAIL)
-    except* StoreUnusable as group:
-        _fail(_first(group), EX_IOERR)
-    except* MemForestError as group:
-        _fail(_first(group), EX_UNAVAILABLE)
+    except* Exception as group:
+        code, sentence = _explain(_first(group))
+        _fail(sentence, code)
 
 
 @main.command()
@@ -88,7 +87,9 @@ def config(config_path: Path | None, data: str | None, as_json: bool) -> None:
     for name, _ in config_keys():
         section, key = name.split(".")
         value = getattr(getattr(read, section), key)
-        values[name] = "(set)" if name == "models.api_key" and value else value
+        if name == "models.api_key" and value:
+            value = "(set)"
+        values[name] = hide_password(value) if name.endswith("url") else value
     if as_json:
         click.echo(json.dumps(values, indent=2))
     else:
@@ -108,7 +109,7 @@ def doctor(config_path: Path | None, data: str | None, create: bool, as_json: bo
         try:
             click.echo(anyio.run(create_stream, read))
         except MemForestError as error:
-            _fail(error, EX_UNAVAILABLE)
+            _fail(str(error), EX_UNAVAILABLE)
         return
     findings = anyio.run(examine, read)
     _show_findings(findings, as_json)
@@ -126,9 +127,9 @@ def verify_command(config_path: Path | None, data: str | None, as_json: bool) ->
     try:
         verdicts = anyio.run(_verify, read)
     except LogDamaged as error:
-        _fail(error, EX_DATAERR)
+        _fail(str(error), EX_DATAERR)
     except StoreUnusable as error:
-        _fail(error, EX_IOERR)
+        _fail(str(error), EX_IOERR)
     if as_json:
         click.echo(msgspec.json.encode({"users": verdicts}))
     else:
@@ -186,20 +187,39 @@ def _read(path: Path | None, data: str | None, overrides: dict[str, str]) -> Con
     try:
         return read_config(path, {**environ, **overrides})
     except ConfigInvalid as error:
-        _fail(error, EX_CONFIG)
+        _fail(str(error), EX_CONFIG)
 
 
 # Variables with our prefix that are not keys of the configuration.
 _NOT_KEYS = frozenset({"MEMFOREST_CONFIG"})
 
 
-def _first(group: BaseExceptionGroup[MemForestError]) -> MemForestError:
+def _explain(error: Exception) -> tuple[int, str]:
+    """Exit code and sentence for what ended the daemon; the text of an unknown error is not shown."""
+    match error:
+        case DirectoryInUse():
+            return EX_TEMPFAIL, str(error)
+        case StoreIsNewer() | ConfigInvalid():
+            return EX_CONFIG, str(error)
+        case LogDamaged():
+            return EX_DATAERR, str(error)
+        case StoreUnusable():
+            return EX_IOERR, str(error)
+        case MemForestError():
+            return EX_UNAVAILABLE, str(error)
+        case OSError():
+            return EX_IOERR, f"{error.filename or 'the system'}: {error.strerror}"
+        case _:
+            return EX_SOFTWARE, f"an unexpected {type(error).__name__} at {place_of(error)}"
+
+
+def _first(group: BaseExceptionGroup[Exception]) -> Exception:
     """The first error inside a group, however deep."""
     for error in group.exceptions:
         return _first(error) if isinstance(error, BaseExceptionGroup) else error
     raise AssertionError("an exception group is never empty")
 
 
-def _fail(error: MemForestError, code: int) -> NoReturn:
-    click.echo(f"memforestd: {error}", err=True)
+def _fail(sentence: str, code: int) -> NoReturn:
+    click.echo(f"memforestd: {sentence}", err=True)
     sys.exit(code)

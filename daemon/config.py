@@ -298,6 +298,12 @@ def parse_mode(text: str) -> int:
     return mode
 
 
+def hide_password(url: str) -> str:
+    """A URL without what stands before its @, for everything that is shown."""
+    scheme, separator, rest = url.partition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+
+
 def parse_zone(name: str) -> ZoneInfo:
     """The zone in which naive times are read."""
     try:

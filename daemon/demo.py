@@ -127,7 +127,7 @@ async def _show_everything(run: _Run, client: AsyncClient) -> int:
 async def _publish(run: _Run, client: AsyncClient) -> int:
     """Publish the conversation, session by session, and wait until both structures are built."""
     turns = 0
-    last_key: str | int | None = None
+    last_key = ""
     messages = load_conversation()
     for message in track(messages, "Publishing a year of conversation", console=run.console):
         if message["type"] == "session.close":

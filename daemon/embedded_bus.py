@@ -109,11 +109,15 @@ def tied_to_this_process(command: Sequence[str]) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", _EXEC_TIED_TO_PARENT, str(os.getpid()), *command]
 
 
-def server_configuration(folder: Path, port: int, name: str) -> str:
-    """What nats-server reads. Its store is `folder/jetstream`: it adds that name to `store_dir` itself."""
+def server_configuration(folder: Path, port: int, name: str, token: str) -> str:
+    """What nats-server reads. Its store is `folder/jetstream`: it adds that name to `store_dir` itself.
+
+    Without the token every local user could read the turns through the port, whatever the socket's mode.
+    """
     return f"""\
 server_name: {_quoted(name)}
 listen: "{LOOPBACK}:{port}"
+authorization {{ token: {_quoted(token)} }}
 max_payload: {MAX_PAYLOAD_BYTES}
 pid_file: {_quoted(folder / "nats.pid")}
 log_file: {_quoted(folder / "nats.log")}
@@ -135,16 +139,20 @@ class EmbeddedBus:
         self._report = report
         self._process: anyio.abc.Process | None = None
         self._port: int | None = None
+        self._token = ""
         self._stop_asked = anyio.Event()
         # stop() must not look for the process while run() is starting the next one.
         self._starting = anyio.Lock()
 
     @property
     def url(self) -> str:
-        """Where clients connect. It changes only if the port was taken while the server was down."""
+        """Where clients connect, with the token that lets them in; also in the file `url` of the folder.
+
+        It changes only if the port was taken while the server was down.
+        """
         if self._port is None:
             raise EmbeddedBusFailed("the embedded bus was not started")
-        return f"nats://{LOOPBACK}:{self._port}"
+        return f"nats://{self._token}@{LOOPBACK}:{self._port}"
 
     @property
     def pid(self) -> int | None:
@@ -159,6 +167,7 @@ class EmbeddedBus:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if await end_leftover(self._folder):
             self._report("embedded_bus.leftover_ended")
+        self._token = _read_or_make_token(self._folder / "token")
         # Publishers keep the address they know: the port of the last run comes first.
         await self._launch(_read_number(self._folder / "port"))
 
@@ -200,6 +209,7 @@ class EmbeddedBus:
                 if await self._launch_on(port):
                     self._port = port
                     (self._folder / "port").write_text(f"{port}\n")
+                    _write_secret(self._folder / "url", f"{self.url}\n")
                     self._report("embedded_bus.started", port=port, pid=self.pid)
                     return
         raise EmbeddedBusFailed
@@ -208,7 +218,7 @@ class EmbeddedBus:
         """Whether a new server took the port; a server that did not is ended."""
         name = f"memforest-{secrets.token_hex(8)}"
         configuration = self._folder / "nats.conf"
-        configuration.write_text(server_configuration(self._folder, port, name))
+        _write_secret(configuration, server_configuration(self._folder, port, name, self._token))
         command = tied_to_this_process([str(find_server()), "-c", str(configuration)])
         # A session of its own: Ctrl-C in a terminal is for us, we end the server when we are done with it.
         process = await anyio.open_process(
@@ -290,6 +300,19 @@ async def _end(process: anyio.abc.Process) -> None:
     if process.returncode is None:
         process.kill()
         await process.wait()
+
+
+def _read_or_make_token(file: Path) -> str:
+    """The token of this folder; it stays, so that publishers keep the address they know."""
+    if not file.exists():
+        _write_secret(file, secrets.token_hex(16))
+    return file.read_text().strip()
+
+
+def _write_secret(file: Path, text: str) -> None:
+    """Write a file that only its owner may read."""
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+        out.write(text)
 
 
 def _read_number(file: Path) -> int | None:

@@ -18,7 +18,7 @@ from daemon.logs import Report
 from daemon.memories import Memories
 from events.envelope import NewEvent, Reference
 from events.erasure import ErasureCounts, count_erased, erase_slice, read_unerased, truncate_wal
-from events.errors import MemForestError
+from events.errors import MemForestError, StoreUnusable
 from events.log import EventLog
 from events.registry import read_sessions, read_user_name
 from events.session import SessionErased, SessionForgotten
@@ -27,6 +27,8 @@ from events.time import Instant
 # How often emptying the write-ahead log is tried while a reader is in the way, and the pause between.
 TRUNCATE_ATTEMPTS_MAX = 20
 TRUNCATE_PAUSE_S = 0.1
+# Before erasing goes on after the disk failed.
+WRITE_PAUSE_S = 5.0
 
 
 class SessionUnknown(MemForestError):
@@ -87,8 +89,13 @@ class Forgetter:
         """Erase whatever is forgotten and not erased, for ever; also what an earlier run left."""
         while True:
             seen = self._log.head
-            for user, session in await self._log.read(read_unerased):
-                await self._erase(user, session)
+            try:
+                for user, session in await self._log.read(read_unerased):
+                    await self._erase(user, session)
+            except StoreUnusable as error:
+                self._report("forgetting.write_failed", code=error.code)
+                await anyio.sleep(WRITE_PAUSE_S)
+                continue
             self._erased.set()
             self._erased = anyio.Event()
             await self._log.wait_past(seen)

@@ -8,9 +8,10 @@ from typing import Protocol
 from daemon.answers import Answerer, QueryParams
 from daemon.compaction import CompactionResult, Compactor
 from daemon.forgetting import Forgetter, Receipt
-from daemon.listings import Listings, NoParams, PageParams, SessionParams, UserParams
+from daemon.listings import Listings, NoParams, SessionParams, UserParams, find_user
 from daemon.protocol import Handlers, Method, Params
 from daemon.publishing import CloseParams, IngestParams, Publisher
+from daemon.structures import PageParams, Structures
 from events.errors import InvalidInput
 from events.log import EventLog
 
@@ -65,6 +66,7 @@ class Answering:
     log: EventLog
     answerer: Answerer
     listings: Listings
+    structures: Structures
     publisher: Publisher
     forgetter: Forgetter
     compactor: Compactor
@@ -80,10 +82,10 @@ def make_handlers(parts: Answering) -> Handlers:
     async def compact(params: CompactParams) -> CompactionResult:
         if params.ratio is not None and not 0 <= params.ratio < 1:
             raise InvalidInput("ratio is the share of nodes to remove, from 0 to below 1")
-        user = await parts.listings.known_user(params.user_id)
+        user = await find_user(parts.log, params.user_id)
         return await parts.compactor.compact(user, params.ratio)
 
-    listings = parts.listings
+    listings, structures = parts.listings, parts.structures
     table: Handlers = {
         "query": Method(QueryParams, parts.answerer.query, False, READ_DEADLINE_S),
         "ingest": Method(IngestParams, parts.publisher.ingest, True, WRITE_DEADLINE_S),
@@ -92,11 +94,11 @@ def make_handlers(parts: Answering) -> Handlers:
         "sessions.close": Method(CloseParams, parts.publisher.close_session, True, WRITE_DEADLINE_S),
         "sessions.forget": Method(SessionParams, forget, True, WORK_DEADLINE_S),
         "users.list": Method(NoParams, listings.users, False, READ_DEADLINE_S),
-        "facts.list": Method(PageParams, listings.facts, False, READ_DEADLINE_S),
-        "trees.list": Method(PageParams, listings.trees, False, READ_DEADLINE_S),
-        "units.list": Method(UserParams, listings.units, False, READ_DEADLINE_S),
+        "facts.list": Method(PageParams, structures.facts, False, READ_DEADLINE_S),
+        "trees.list": Method(PageParams, structures.trees, False, READ_DEADLINE_S),
+        "units.list": Method(UserParams, structures.units, False, READ_DEADLINE_S),
         "units.compact": Method(CompactParams, compact, True, WORK_DEADLINE_S),
-        "digest": Method(UserParams, listings.digest, False, READ_DEADLINE_S),
+        "digest": Method(UserParams, structures.digest, False, READ_DEADLINE_S),
         "status": Method(StatusParams, parts.status.status, False, READ_DEADLINE_S),
     }
     assert table.keys() == METHODS.keys()

@@ -46,8 +46,6 @@ class Ingest:
         self.position = await self._log.read_checkpoint(self._stream)
         while True:
             batch = await self._bus.fetch(self.position)
-            if batch.reset:
-                self._report("bus.epoch_changed", stream=self._stream)
             if not batch.messages and not batch.reset:
                 continue
             try:

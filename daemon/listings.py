@@ -1,4 +1,4 @@
-"""What there is: users, sessions, facts, trees, units, and the digest of a Memory."""
+"""Who and what there is: users and sessions, as the registry knows them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,11 @@ from functools import partial
 from daemon.forgetting import SessionUnknown
 from daemon.memories import Memories
 from daemon.protocol import Params
-from daemon.texts import join_texts, read_behind
 from events.envelope import Reference
-from events.errors import InvalidInput, MemForestError
+from events.errors import MemForestError
 from events.log import EventLog
-from events.reading import read_events
 from events.registry import SessionSummary, UserSummary, read_sessions, read_users
-from events.session import TurnRecorded
 from events.time import to_iso
-from projections.facts.canonical import Fact
-from projections.facts.scopes import Scope, ScopeKind
-from projections.memory import Memory, MemoryDigest
-from projections.texts import FactText, TextRef, WrittenText
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1_000
@@ -51,14 +44,6 @@ class SessionParams(Params, frozen=True, kw_only=True):
     session_id: str
 
 
-class PageParams(Params, frozen=True, kw_only=True):
-    """For long listings: at most `limit` entries behind the one with the id `after`."""
-
-    user_id: str
-    limit: int = LIMIT_DEFAULT
-    after: str | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class UserShown:
     """A user."""
@@ -82,64 +67,6 @@ class SessionShown:
     waiting_turns: int
     facts: int
     bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class FactSource:
-    """A turn a fact was read from."""
-
-    session_id: str | None
-    turn_id: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class FactShown:
-    """A canonical fact; `group` is the id of the group that replaced it in answers."""
-
-    id: str
-    text: str
-    said_at: str
-    time_start: str
-    time_end: str
-    role: str
-    entities: list[str]
-    sessions: list[str]
-    sources: list[FactSource]
-    group: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class TreeShown:
-    """A MemTree; `root_text` is null while its root waits for a summary."""
-
-    scope: str
-    kind: str
-    leaves: int
-    height: int
-    nodes: int
-    dirty: int
-    root_text: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class UnitShown:
-    """A unit: how many nodes it has, of how many facts, in how many groups."""
-
-    id: str
-    nodes: int
-    facts: int
-    groups: int
-
-
-@dataclass(frozen=True, slots=True)
-class GroupShown:
-    """A group with the ids of the facts that were merged into it."""
-
-    id: str
-    text: str
-    members: list[str]
-    time_start: str
-    time_end: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,128 +117,14 @@ class Listings:
                 Counter(session for fact in memory.canon.facts.values() for session in fact.sessions),
             )
 
-    async def facts(self, params: PageParams) -> dict[str, object]:
-        """A page of a user's facts in time order, and the id to go on from."""
-        limit, after = _read_page(params)
-        user = await self.known_user(params.user_id)
-        async with self._memories.use(user) as memory:
-            facts = sorted(memory.canon.facts.values(), key=lambda fact: (fact.first.time_start, fact.id))
-            facts = [fact for fact in facts if not fact.sessions & memory.hidden]
-            ids = [fact.id for fact in facts]
-            if after is not None and after not in ids:
-                raise InvalidInput("after is the id of a fact that a page before ended with")
-            start = ids.index(after) + 1 if after is not None else 0
-            page = facts[start : start + limit]
-            group_of = dict(memory.units.group_of)
-        shown = await self._show_facts(page, group_of)
-        following = page[-1].id.hex() if start + limit < len(ids) else None
-        return {"facts": shown, "next": following}
 
-    async def trees(self, params: PageParams) -> dict[str, list[TreeShown]]:
-        """A user's MemTrees, the largest first."""
-        limit, _ = _read_page(params)
-        user = await self.known_user(params.user_id)
-        async with self._memories.use(user) as memory:
-            trees = sorted(memory.forest.trees.items(), key=lambda each: (-len(each[1]), each[0]))[:limit]
-            roots = {scope: memory.forest.root_refs(scope) for scope, _ in trees}
-            hidden = {each.hex() for each in memory.hidden}
-            shown = [
-                (scope, tree, memory.forest.dirty_count(scope), _scope_name(memory, scope))
-                for scope, tree in trees
-                if scope.name not in hidden
-            ]
-            if memory.hidden:
-                roots = {}  # a root may speak of what was just forgotten until the Memory is folded again
-        recorded = await read_behind(self._log, [ref for refs in roots.values() for ref in refs])
-        return {
-            "trees": [
-                TreeShown(
-                    scope=name,
-                    kind=scope.kind,
-                    leaves=len(tree),
-                    height=tree.height,
-                    nodes=len(tree.nodes()),
-                    dirty=dirty,
-                    root_text=_shorten(join_texts(roots[scope], recorded)) if roots.get(scope) else None,
-                )
-                for scope, tree, dirty, name in shown
-            ]
-        }
-
-    async def units(self, params: UserParams) -> dict[str, object]:
-        """A user's units and groups."""
-        user = await self.known_user(params.user_id)
-        async with self._memories.use(user) as memory:
-            facts = Counter(unit for fact, unit in memory.units.unit_of.items() if fact in memory.canon.facts)
-            groups = [] if memory.hidden else sorted(memory.units.groups.values(), key=lambda each: each.id)
-            by_unit = Counter(group.unit for group in groups)
-            grouped = Counter[bytes]()
-            for group in groups:
-                grouped[group.unit] += len(group.members)
-            nodes = {group.id: memory.nodes.node(memory.nodes.row_of[group.id]) for group in groups}
-        refs: list[TextRef] = [WrittenText(group.seq) for group in groups]
-        recorded = await read_behind(self._log, refs)
-        return {
-            "units": [
-                UnitShown(unit.hex(), count - grouped[unit] + by_unit[unit], count, by_unit[unit])
-                for unit, count in sorted(facts.items())
-            ],
-            "groups": [
-                GroupShown(
-                    id=group.id.hex(),
-                    text=join_texts([ref], recorded) or "",
-                    members=[member.hex() for member in group.members],
-                    time_start=to_iso(nodes[group.id].time_start),
-                    time_end=to_iso(nodes[group.id].time_end),
-                )
-                for group, ref in zip(groups, refs, strict=True)
-            ],
-        }
-
-    async def digest(self, params: UserParams) -> MemoryDigest:
-        """Hashes of the live Memory of a user."""
-        user = await self.known_user(params.user_id)
-        return (await self._memories.catch_up(user)).digest()
-
-    async def known_user(self, user_id: str) -> Reference:
-        """The reference of a user that is in the store; raises `UserUnknown`."""
-        user = self._log.keys.user(user_id)
-        known = await self._log.read(
-            lambda db: db.execute("SELECT 1 FROM users WHERE user = ?", (user,)).fetchone()
-        )
-        if not known:
-            raise UserUnknown
-        return user
-
-    async def _show_facts(self, facts: list[Fact], group_of: dict[bytes, bytes]) -> list[FactShown]:
-        seqs = {fact.first.pointer.seq for fact in facts} | {turn for fact in facts for turn in fact.turns}
-        recorded = await self._log.read(partial(read_events, seqs=seqs))
-        shown: list[FactShown] = []
-        for fact in facts:
-            text = join_texts([FactText(fact.first.pointer)], recorded)
-            if text is None:
-                continue
-            turns = [recorded[seq] for seq in fact.turns]
-            sources = [
-                FactSource(turn.session_id, turn.event.turn_id)
-                for turn in turns
-                if isinstance(turn.event, TurnRecorded)
-            ]
-            shown.append(
-                FactShown(
-                    id=fact.id.hex(),
-                    text=text,
-                    said_at=to_iso(fact.first.said_at),
-                    time_start=to_iso(fact.first.time_start),
-                    time_end=to_iso(fact.first.time_end),
-                    role=fact.first.role,
-                    entities=sorted({m.label for each in fact.occurrences for m in each.mentions}),
-                    sessions=sorted({source.session_id for source in sources if source.session_id}),
-                    sources=sources,
-                    group=group_of[fact.id].hex() if fact.id in group_of else None,
-                )
-            )
-        return shown
+async def find_user(log: EventLog, user_id: str) -> Reference:
+    """The reference of a user that is in the store; raises `UserUnknown`."""
+    user = log.keys.user(user_id)
+    known = await log.read(lambda db: db.execute("SELECT 1 FROM users WHERE user = ?", (user,)).fetchone())
+    if not known:
+        raise UserUnknown
+    return user
 
 
 def _show_user(user: UserSummary) -> UserShown:
@@ -331,24 +144,3 @@ def _show_session(row: SessionSummary, session_id: str, counts: _Counts, session
         facts=0 if gone else counts.facts[session],
         bytes=row.bytes,
     )
-
-
-def _scope_name(memory: Memory, scope: Scope) -> str:
-    if scope.kind is ScopeKind.SESSION:
-        return memory.session_ids.get(bytes.fromhex(scope.name), "")
-    return scope.name or "user"
-
-
-def _shorten(text: str | None) -> str | None:
-    return text if text is None or len(text) <= ROOT_TEXT_MAX else text[: ROOT_TEXT_MAX - 1] + "…"
-
-
-def _read_page(params: PageParams) -> tuple[int, bytes | None]:
-    if not 1 <= params.limit <= LIMIT_MAX:
-        raise InvalidInput(f"limit is from 1 to {LIMIT_MAX}")
-    if params.after is None:
-        return params.limit, None
-    try:
-        return params.limit, bytes.fromhex(params.after)
-    except ValueError:
-        raise InvalidInput("after is the id of a fact that a page before ended with") from None

@@ -16,12 +16,11 @@ LOG_EVENTS: dict[str, str] = {
     "daemon.started": "the daemon is ready; socket, version",
     "daemon.stopping": "a signal came; signal",
     "daemon.stopped": "everything is written and closed",
-    "daemon.failed": "a part of the daemon ended unexpectedly and the daemon stops; code",
     "bus.state_changed": "the bus is down, without a stream, or up; state, reason",
     "bus.stream_created": "the stream was created; stream",
     "bus.consumer_dropped": "delivery was in doubt and starts again; seq, reason",
-    "bus.epoch_changed": "the stream is another one than before and is read from its start; stream",
-    "bus.messages_expired": "the stream dropped messages before they were read; first_seq, expected_seq",
+    "bus.epoch_changed": "the stream is another than before, read from its start; stream, epoch, seq_before",
+    "bus.messages_expired": "the stream dropped messages before they were read; first_seq, seq_before",
     "embedded_bus.started": "the supervised nats-server runs; port, pid",
     "embedded_bus.died": "the supervised nats-server ended by itself; exit_code, restart_after_s",
     "embedded_bus.start_failed": "the supervised nats-server could not be started; reason",
@@ -33,12 +32,15 @@ LOG_EVENTS: dict[str, str] = {
     "ingest.write_failed": "the log could not be written; ingest tries again; code",
     "worker.call_failed": "a model call failed; task, attempt, code",
     "worker.work_parked": "work was given up after its last attempt; task, reason",
+    "worker.write_failed": "the log could not be written; the work is tried again; code",
+    "memory.fold_failed": "a user's events cannot be folded; that user waits for `memforestd verify`; reason",
+    "forgetting.write_failed": "erasing could not be written; it goes on later; code",
     "worker.answer_dropped": "an answer came for a session that was forgotten meanwhile; task",
     "forgetting.session_erased": "the words of a forgotten session are gone; events, words, wal_truncated",
     "socket.request_failed": "a request ended in an internal error or at its deadline; method, code, error, place",
     "socket.connection_failed": "a connection ended in an error of ours; error, place",
     "socket.accept_failed": "no connection could be accepted for now; error",
-    "socket.client_not_reading": "a client did not read its answers and was cut off",
+    "socket.client_not_reading": "a client did not read its answers and was cut off; answer_bytes",
 }
 
 
@@ -81,11 +83,13 @@ _WARNINGS = frozenset(
         "ingest.turn_conflicted",
         "ingest.write_failed",
         "worker.call_failed",
+        "worker.write_failed",
+        "memory.fold_failed",
+        "forgetting.write_failed",
         "worker.work_parked",
         "socket.request_failed",
         "socket.connection_failed",
         "socket.accept_failed",
-        "daemon.failed",
     }
 )
 

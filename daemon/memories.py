@@ -15,7 +15,9 @@ from functools import partial
 import anyio
 import anyio.lowlevel
 
+from daemon.logs import Report
 from events.envelope import Reference
+from events.errors import LogDamaged
 from events.log import EventLog, LogReader
 from events.reading import read_after, read_user
 from events.registry import read_tombstones
@@ -78,9 +80,16 @@ class _Held:
 class Memories:
     """The Memories of a store. `use` one; `follow` keeps those in memory up to the log's end."""
 
-    def __init__(self, log: EventLog, parameters: MemoryParameters, memories_max: int = MEMORIES_MAX) -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        parameters: MemoryParameters,
+        report: Report,
+        memories_max: int = MEMORIES_MAX,
+    ) -> None:
         self.parameters = parameters
         self._log = log
+        self._report = report
         self._held: OrderedDict[Reference, _Held] = OrderedDict()
         self._memories_max = memories_max
         # Set at the next change of any Memory, and then replaced.
@@ -124,8 +133,15 @@ class Memories:
                     # One that waits for its turn will read to the end anyway.
                     if held is not None and held.memory is not None and not held.queued:
                         held.queued = True
-                        folds.start_soon(self._catch_up, user, held, name="memories.catch_up")
+                        folds.start_soon(self._follow_user, user, held, name="memories.follow_user")
                 self._tell(users)
+
+    async def _follow_user(self, user: Reference, held: _Held) -> None:
+        """Catch up; events that cannot be folded stop their own user and nobody else."""
+        try:
+            await self._catch_up(user, held)
+        except LogDamaged as error:
+            self._report("memory.fold_failed", reason=str(error))
 
     def hide(self, user: Reference, session: Reference) -> None:
         """Show nothing of a session from this moment on. Call it once its SessionForgotten is durable."""

@@ -15,7 +15,8 @@ from events.digests import read_digests
 from events.envelope import GENESIS, Reference, link
 from events.errors import LogDamaged
 from events.log import LogReader
-from projections.memory import MemoryDigest, MemoryParameters
+from projections.digests import MemoryDigest, digest_memory
+from projections.memory import MemoryParameters
 
 # Asks the running daemon for the digest of a user.
 AskDigest = Callable[[str], Awaitable[MemoryDigest]]
@@ -49,7 +50,7 @@ async def verify(log: LogReader, parameters: MemoryParameters, ask: AskDigest | 
             expected = MemoryDigest(left.user_seq, left.facts, left.scopes, left.trees, left.units)
         folded_to = user_seq if expected is None else expected.user_seq
         memory = await fold_from_nothing(log, user, parameters, folded_to)
-        difference = None if expected is None else first_difference(memory.digest(), expected)
+        difference = None if expected is None else first_difference(digest_memory(memory), expected)
         verdicts.append(UserVerdict(user_id, folded_to, expected is not None, difference))
     return verdicts
 

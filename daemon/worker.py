@@ -18,7 +18,7 @@ from daemon.memories import Memories
 from daemon.work import AnswerInvalid, Origin, WordsGone, Work, plan_extractions, plan_summaries
 from events.appending import Batch
 from events.envelope import NewEvent, Reference, identify
-from events.errors import MemForestError, StaleDecision
+from events.errors import LogDamaged, MemForestError, StaleDecision, StoreUnusable
 from events.gate import Verdict
 from events.log import EventLog
 from events.memory import ParkReason
@@ -33,6 +33,8 @@ ATTEMPTS_MAX = 3
 FIRST_PAUSE_S = 0.5
 # Pieces under way per model slot: enough that a slot never waits for planning, few enough to re-plan often.
 STARTED_PER_SLOT = 2
+# Before work is planned again whose answer could not be written.
+WRITE_PAUSE_S = 5.0
 # How often idle sessions are looked for.
 TICK_S = 1.0
 
@@ -91,7 +93,7 @@ class Worker:
                 while self._wanted:
                     user = next(iter(self._wanted))
                     del self._wanted[user]
-                    await self._plan(user, tasks)
+                    await self._plan_user(user, tasks)
                 self._woken = anyio.Event()
                 if not self._wanted:
                     await self._woken.wait()
@@ -117,7 +119,10 @@ class Worker:
             await anyio.sleep(TICK_S)
             for user, memory in self._memories.loaded().items():
                 if memory.active_sessions:
-                    await self._close_quiet_chunks(memory)
+                    try:
+                        await self._close_quiet_chunks(memory)
+                    except StoreUnusable as error:
+                        self._report("worker.write_failed", code=error.code)
                 if memory.active_sessions or self._users.setdefault(user, _User()).dirty_since is not None:
                     self._want(user)
 
@@ -136,6 +141,15 @@ class Worker:
                 basis=memory.user_seq,
             )
             await self._log.append_event(closing)
+
+    async def _plan_user(self, user: Reference, tasks: TaskGroup) -> None:
+        """Plan one user; what is wrong with one user's events or with the disk must not stop the others."""
+        try:
+            await self._plan(user, tasks)
+        except LogDamaged as error:
+            self._report("memory.fold_failed", reason=str(error))
+        except StoreUnusable as error:
+            self._report("worker.write_failed", code=error.code)
 
     async def _plan(self, user: Reference, tasks: TaskGroup) -> None:
         """Start what a user's Memory wants, as far as there is room; the rest is planned again later."""
@@ -201,6 +215,9 @@ class Worker:
                 outcome = await self._log.append_event(answer)
                 if outcome.verdict is Verdict.REFUSED:
                     self._report("worker.answer_dropped", task=work.task)
+        except StoreUnusable as error:
+            self._report("worker.write_failed", code=error.code)
+            await anyio.sleep(WRITE_PAUSE_S)
         finally:
             self.in_flight.discard((user, work.request))
             self._want(user)

@@ -132,10 +132,10 @@ def _make_form(hint: Any) -> _Form:
     if origin in (Union, UnionType):
         return _optional_form(arguments)
     if origin is tuple and arguments[1:] == (Ellipsis,):
-        item = _form(arguments[0])
+        write, read = _form(arguments[0])
         return _Form(
-            lambda value, words: [item.write(each, words) for each in value],
-            lambda raw, words: tuple(item.read(each, words) for each in raw),
+            lambda value, words: [write(each, words) for each in value],
+            lambda raw, words: tuple([read(each, words) for each in raw]),
         )
     if issubclass(hint, StrEnum):
         return _Form(lambda value, _: hint(value).value, lambda raw, _: hint(raw))
@@ -148,17 +148,17 @@ def _make_form(hint: Any) -> _Form:
 
 def _optional_form(arguments: tuple[Any, ...]) -> _Form:
     (inner,) = (each for each in arguments if each is not NoneType)
-    form = _form(inner)
+    write, read = _form(inner)
     return _Form(
-        lambda value, words: None if value is None else form.write(value, words),
-        lambda raw, words: None if raw is None else form.read(raw, words),
+        lambda value, words: None if value is None else write(value, words),
+        lambda raw, words: None if raw is None else read(raw, words),
     )
 
 
 def _record_form(kind: type) -> _Form:
     hints = get_type_hints(kind, include_extras=True)
-    fields = [(field.name, _form(hints[field.name])) for field in dataclasses.fields(kind)]
+    fields = [(field.name, *_form(hints[field.name])) for field in dataclasses.fields(kind)]
     return _Form(
-        lambda value, words: {name: form.write(getattr(value, name), words) for name, form in fields},
-        lambda raw, words: kind(*[form.read(raw[name], words) for name, form in fields]),
+        lambda value, words: {name: write(getattr(value, name), words) for name, write, _ in fields},
+        lambda raw, words: kind(*[read(raw[name], words) for name, _, read in fields]),
     )

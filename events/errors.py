@@ -28,6 +28,10 @@ class StoreUnusable(MemForestError):
     code = "unavailable"
 
 
+class StoreIsNewer(StoreUnusable):
+    """The store was written by a newer release; install that release."""
+
+
 class LogClosed(MemForestError):
     """The log is closed; the daemon is stopping."""
 

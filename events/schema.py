@@ -6,7 +6,7 @@ import secrets
 import sqlite3
 from pathlib import Path
 
-from events.errors import StoreUnusable
+from events.errors import StoreIsNewer, StoreUnusable
 
 # Tells our files from other SQLite files ("MFst").
 APPLICATION_ID = 0x4D467374
@@ -186,7 +186,7 @@ def _refuse_strangers(connection: sqlite3.Connection) -> None:
     if tables and application != APPLICATION_ID:
         raise StoreUnusable("events.db belongs to another program; choose another data.dir")
     if version > len(MIGRATIONS):
-        raise StoreUnusable("events.db was written by a newer release; install that release")
+        raise StoreIsNewer
 
 
 def _migrate(connection: sqlite3.Connection, now: int, secret: bytes) -> None:

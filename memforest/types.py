@@ -136,7 +136,7 @@ class FactPage:
     """A page of facts; `next` is the `after` of the next page, None on the last one."""
 
     facts: tuple[Fact, ...]
-    next: str | int | None = None
+    next: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any
 
 from events.codec import Event
@@ -66,17 +65,6 @@ class _Session:
     texts: list[str] = field(default_factory=list[str])
     nonce: bytes = b""
     previous: int | None = None  # the last turn of the chunk before
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryDigest:
-    """Hashes of the parts of a Memory at a user_seq; two folds of one log have the same."""
-
-    user_seq: int
-    facts: str
-    scopes: str
-    trees: str
-    units: str
 
 
 class Memory:
@@ -314,43 +302,6 @@ class Memory:
         """Hide a session at once; its traces are gone when this Memory is folded again without it."""
         if session not in self._tombstones:
             self.hidden |= {session}
-
-    def digest(self) -> MemoryDigest:
-        """Hashes over all parts, by keys that do not depend on where an event stands in the log."""
-        facts = [
-            [fact.id, *sorted(occurrence.leaf_key for occurrence in fact.occurrences)]
-            for fact in self.canon.facts.values()
-        ]
-        scopes = [[scope.kind.encode(), scope.name.encode(), *sorted(f)] for scope, f in self.members.items()]
-        trees = [
-            [scope.kind.encode(), scope.name.encode(), tree.root.digest, *self._summarised(scope)]
-            for scope, tree in self.forest.trees.items()
-            if tree.root is not None
-        ]
-        units = [[fact, unit] for fact, unit in self.units.unit_of.items() if fact in self.canon.facts]
-        groups = [[group.id, *group.members] for group in self.units.groups.values()]
-        waiting = [[occurrence.leaf_key] for occurrence in self.canon.waiting.values()]
-        return MemoryDigest(
-            user_seq=self.user_seq,
-            facts=_hash_lists(facts + waiting),
-            scopes=_hash_lists(scopes),
-            trees=_hash_lists(trees),
-            units=_hash_lists(units + groups),
-        )
-
-    def _summarised(self, scope: Scope) -> list[bytes]:
-        summaries = self.forest.summaries
-        return [node.digest for node in self.forest.trees[scope].nodes() if node.digest in summaries]
-
-
-def _hash_lists(lists: list[list[bytes]]) -> str:
-    """One hash over lists of ids, whatever their order."""
-    state = blake2b(digest_size=16)
-    for each in sorted(lists):
-        state.update(len(each).to_bytes(4, "big"))
-        for part in each:
-            state.update(len(part).to_bytes(4, "big") + part)
-    return state.hexdigest()
 
 
 def _open_id(session: Reference) -> bytes:

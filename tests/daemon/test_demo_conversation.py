@@ -94,9 +94,7 @@ def test_the_year_has_at_least_ten_sessions_each_closed_once_after_its_last_turn
 
 def test_sessions_are_published_one_after_the_other() -> None:
     blocks = [
-        b["session_id"]
-        for a, b in pairwise(({"session_id": ""}, *MESSAGES))
-        if a["session_id"] != b["session_id"]
+        b["session_id"] for a, b in pairwise(({"session_id": ""}, *MESSAGES)) if a["session_id"] != b["session_id"]
     ]
 
     assert blocks == list(SESSIONS)
@@ -176,9 +174,7 @@ def test_what_is_to_be_forgotten_stands_in_the_forgotten_session_alone() -> None
     assert forgotten
     for word in forgotten:
         assert word is not None
-        holders = {
-            turn["session_id"] for turn in TURNS.values() if word.casefold() in turn["content"].casefold()
-        }
+        holders = {turn["session_id"] for turn in TURNS.values() if word.casefold() in turn["content"].casefold()}
         assert holders == {DEMO_FORGOTTEN_SESSION_ID}
 
 
@@ -195,9 +191,7 @@ def test_plain_bm25_over_two_turn_chunks_answers_most_questions_within_its_first
     missed = [
         question.id
         for question in FOUND
-        if not all(
-            is_met(evidence, bm25_ranking(question.text, every_chunk)[:8]) for evidence in question.expects
-        )
+        if not all(is_met(evidence, bm25_ranking(question.text, every_chunk)[:8]) for evidence in question.expects)
     ]
 
     assert len(missed) <= 0.2 * len(FOUND), missed

@@ -179,7 +179,7 @@ async def test_the_server_dies_when_its_daemon_is_killed(tmp_path: Path) -> None
 async def stray_server(folder: Path) -> AsyncGenerator[anyio.abc.Process, None]:
     """A server on this folder that nobody looks after, as a crash of an older daemon may leave it."""
     configuration = folder / "nats.conf"
-    configuration.write_text(server_configuration(folder, free_port(), "stray"))
+    configuration.write_text(server_configuration(folder, free_port(), "stray", "stray-token"))
     process = await anyio.open_process([str(find_server()), "-c", str(configuration)])
     try:
         await wait_until(lambda: (folder / "nats.pid").exists())

@@ -1,0 +1,59 @@
+"""Digests of a Memory: what two folds of one log must agree on, in hashes that quote nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from projections.memory import Memory
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryDigest:
+    """Hashes of the parts of a Memory at a user_seq; two folds of one log have the same."""
+
+    user_seq: int
+    facts: str
+    scopes: str
+    trees: str
+    units: str
+
+
+def digest_memory(memory: Memory) -> MemoryDigest:
+    """Hashes over all parts, by keys that do not depend on where an event stands in the log."""
+    facts = [
+        [fact.id, *sorted(occurrence.leaf_key for occurrence in fact.occurrences)]
+        for fact in memory.canon.facts.values()
+    ]
+    waiting = [[occurrence.leaf_key] for occurrence in memory.canon.waiting.values()]
+    scopes = [[scope.kind.encode(), scope.name.encode(), *sorted(f)] for scope, f in memory.members.items()]
+    summaries = memory.forest.summaries
+    trees = [
+        [
+            scope.kind.encode(),
+            scope.name.encode(),
+            tree.root.digest,
+            *(node.digest for node in tree.nodes() if node.digest in summaries),
+        ]
+        for scope, tree in memory.forest.trees.items()
+        if tree.root is not None
+    ]
+    units = [[fact, unit] for fact, unit in memory.units.unit_of.items() if fact in memory.canon.facts]
+    groups = [[group.id, *group.members] for group in memory.units.groups.values()]
+    return MemoryDigest(
+        user_seq=memory.user_seq,
+        facts=_hash_lists(facts + waiting),
+        scopes=_hash_lists(scopes),
+        trees=_hash_lists(trees),
+        units=_hash_lists(units + groups),
+    )
+
+
+def _hash_lists(lists: list[list[bytes]]) -> str:
+    """One hash over lists of ids, whatever their order."""
+    state = blake2b(digest_size=16)
+    for each in sorted(lists):
+        state.update(len(each).to_bytes(4, "big"))
+        for part in each:
+            state.update(len(part).to_bytes(4, "big") + part)
+    return state.hexdigest()
