@@ -20,7 +20,7 @@ from events.envelope import NewEvent, Reference
 from events.erasure import ErasureCounts, count_erased, erase_slice, read_unerased, truncate_wal
 from events.errors import MemForestError, StoreUnusable
 from events.log import EventLog
-from events.registry import read_sessions, read_user_name
+from events.registry import knows_session, read_user_name
 from events.session import SessionErased, SessionForgotten
 from events.time import Instant
 
@@ -59,6 +59,8 @@ class Forgetter:
         self._clock = clock
         self._report = report
         self._erased = anyio.Event()
+        # A reader kept the write-ahead log from being emptied; tried again with the next event.
+        self._wal_holds_words = False
 
     async def forget(self, user_id: str, session_id: str) -> Receipt:
         """Forget a session and wait until it is erased. Works with the bus down; asking twice is the same.
@@ -67,7 +69,7 @@ class Forgetter:
         """
         user = self._log.keys.user(user_id)
         session = self._log.keys.session(user_id, session_id)
-        if not await self._log.read(partial(read_sessions, user=user, session=session)):
+        if not await self._log.read(partial(knows_session, session=session)):
             raise SessionUnknown
         wish = NewEvent(
             user_id=user_id,
@@ -83,7 +85,7 @@ class Forgetter:
             await self._erased.wait()
         await self._memories.catch_up(user)
         counts = await self._log.read(partial(count_erased, session=session))
-        return _receipt(session_id, counts)
+        return _receipt(session_id, counts, complete=not self._wal_holds_words)
 
     async def run(self) -> None:
         """Erase whatever is forgotten and not erased, for ever; also what an earlier run left."""
@@ -92,6 +94,8 @@ class Forgetter:
             try:
                 for user, session in await self._log.read(read_unerased):
                     await self._erase(user, session)
+                if self._wal_holds_words:
+                    self._wal_holds_words = not await self._truncate_wal()
             except StoreUnusable as error:
                 self._report("forgetting.write_failed", code=error.code)
                 await anyio.sleep(WRITE_PAUSE_S)
@@ -103,7 +107,7 @@ class Forgetter:
     async def _erase(self, user: Reference, session: Reference) -> None:
         while not await self._log.write(partial(erase_slice, session=session)):
             await anyio.lowlevel.checkpoint()  # turns go first
-        truncated = await self._truncate_wal()
+        self._wal_holds_words = not await self._truncate_wal()
         counts = await self._log.read(partial(count_erased, session=session))
         await self._log.append_event(
             NewEvent(
@@ -126,7 +130,7 @@ class Forgetter:
             "forgetting.session_erased",
             events=counts.events_voided,
             words=counts.words_erased,
-            wal_truncated=truncated,
+            wal_truncated=not self._wal_holds_words,
         )
 
     async def _truncate_wal(self) -> bool:
@@ -137,7 +141,7 @@ class Forgetter:
         return False
 
 
-def _receipt(session_id: str, counts: ErasureCounts) -> Receipt:
+def _receipt(session_id: str, counts: ErasureCounts, *, complete: bool) -> Receipt:
     return Receipt(
         session_id=session_id,
         forgotten_user_seq=counts.forgotten,
@@ -145,5 +149,5 @@ def _receipt(session_id: str, counts: ErasureCounts) -> Receipt:
         words_erased=counts.words_erased,
         names_erased=counts.names_erased,
         dead_letters_erased=counts.dead_letters_erased,
-        complete=True,
+        complete=complete,
     )

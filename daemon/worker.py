@@ -18,7 +18,7 @@ from daemon.memories import Memories
 from daemon.work import AnswerInvalid, Origin, WordsGone, Work, plan_extractions, plan_summaries
 from events.appending import Batch
 from events.envelope import NewEvent, Reference, identify
-from events.errors import LogDamaged, MemForestError, StaleDecision, StoreUnusable
+from events.errors import InvalidInput, LogDamaged, MemForestError, StaleDecision, StoreUnusable
 from events.gate import Verdict
 from events.log import EventLog
 from events.memory import ParkReason
@@ -70,7 +70,6 @@ class Worker:
         report: Report,
     ) -> None:
         self.in_flight: set[tuple[Reference, bytes]] = set()
-        self.parked = 0
         self._log = log
         self._memories = memories
         self._model = model
@@ -210,11 +209,9 @@ class Worker:
     async def _do(self, user: Reference, work: Work) -> None:
         """Do one piece of work to its end: answered, dropped or parked."""
         try:
-            answer = await self._ask(work)
-            if answer is not None:
-                outcome = await self._log.append_event(answer)
-                if outcome.verdict is Verdict.REFUSED:
-                    self._report("worker.answer_dropped", task=work.task)
+            event = await self._ask(work)
+            if event is not None:
+                await self._append(work, event)
         except StoreUnusable as error:
             self._report("worker.write_failed", code=error.code)
             await anyio.sleep(WRITE_PAUSE_S)
@@ -233,13 +230,26 @@ class Worker:
                     return await work.ask(self._log, self._model)
             except WordsGone:
                 return None
+            except StoreUnusable:
+                raise
             except AnswerInvalid:
                 reason = ParkReason.ANSWER_INVALID
             except Exception as error:  # whatever an adapter raises: it is counted, reported and parked
                 code = error.code if isinstance(error, MemForestError) else type(error).__name__
                 self._report("worker.call_failed", task=work.task, attempt=attempt + 1, code=code)
                 reason = ParkReason.MODEL_FAILED
-        self.parked += 1
+        return self._park(work, reason)
+
+    async def _append(self, work: Work, event: NewEvent) -> None:
+        try:
+            outcome = await self._log.append_event(event)
+        except InvalidInput:
+            # The answer holds what no event can, such as half a surrogate pair.
+            outcome = await self._log.append_event(self._park(work, ParkReason.ANSWER_INVALID))
+        if outcome.verdict is Verdict.REFUSED:
+            self._report("worker.answer_dropped", task=work.task)
+
+    def _park(self, work: Work, reason: ParkReason) -> NewEvent:
         self._report("worker.work_parked", task=work.task, reason=reason)
         return work.park(reason)
 

@@ -205,6 +205,12 @@ def read_user_references(connection: sqlite3.Connection) -> tuple[Reference, ...
     return tuple(user for (user,) in rows)
 
 
+def knows_session(connection: sqlite3.Connection, session: Reference) -> bool:
+    """Whether anything of a session is here: a row of it, or a dead letter."""
+    known = "SELECT 1 FROM sessions WHERE session = ?1 UNION SELECT 1 FROM dead_letters WHERE session = ?1"
+    return connection.execute(known, (session,)).fetchone() is not None
+
+
 def read_user_name(connection: sqlite3.Connection, user: Reference) -> str:
     """The id of a user that is in the store."""
     (name,) = connection.execute("SELECT text FROM names WHERE reference = ?", (user,)).fetchone()

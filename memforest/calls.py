@@ -93,7 +93,7 @@ def users() -> Call[tuple[User, ...]]:
     return Call("users.list", {}, lambda result: read_all(User, result.get("users")))
 
 
-def facts(user_id: str, *, limit: int | None = None, after: str | int | None = None) -> Call[FactPage]:
+def facts(user_id: str, *, limit: int | None = None, after: str | None = None) -> Call[FactPage]:
     """A page of this user's facts; `after` is the `next` of the page before."""
     params = _given(user_id=user_id, limit=limit, after=after)
     return Call("facts.list", params, lambda result: read_as(FactPage, result))

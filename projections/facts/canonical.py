@@ -28,8 +28,8 @@ from events.time import Instant
 from projections.facts.labels import normalise_label
 
 _DAY_MS = 86_400_000
-# Admissions an event: bounds the size of a body.
-ADMISSIONS_MAX = 200
+# Admissions an event: folding one takes a few milliseconds of the loop, not more.
+ADMISSIONS_MAX = 64
 
 
 class Likeness(NamedTuple):

@@ -266,10 +266,10 @@ def test_sessions_are_one_line_each(daemon: FakeDaemon) -> None:
 
 def test_facts_are_fetched_page_by_page_up_to_the_limit(daemon: FakeDaemon) -> None:
     def page(params: JsonObject) -> JsonObject:
-        start = params.get("after", 0)
+        start = int(params.get("after", "0"))
         ids = range(start, min(start + min(params["limit"], 2), 5))
         facts = [{"id": f"f{n}", "text": f"Fact {n}", "role": "user", "sessions": ["s1"]} for n in ids]
-        return {"facts": facts, "next": ids.stop if ids.stop < 5 else None}
+        return {"facts": facts, "next": str(ids.stop) if ids.stop < 5 else None}
 
     daemon.answers["facts.list"] = page
     everything = run(daemon, "facts", "alice")
