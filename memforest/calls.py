@@ -36,7 +36,7 @@ def query(
     user_id: str,
     query: str,
     *,
-    k: int = 10,
+    k: int | None = None,
     mode: str | None = None,
     wait_for: str | int | None = None,
     max_tokens: int | None = None,

@@ -84,7 +84,7 @@ class Memory:
         self.session_ids: dict[Reference, str] = {}
         # Sessions with turns after their last closing, and when the last of these was recorded.
         self.active_sessions: dict[Reference, Instant] = {}
-        # How often a session was closed: refresh is due then.
+        # user_seq of the last SessionClosed: refresh is due when it grew. A count would fall with forgetting.
         self.closings = 0
         self.turns: dict[int, TurnKept] = {}
         self.chunks: dict[ChunkKey, Chunk] = {}
@@ -140,11 +140,12 @@ class Memory:
         """The turns of a session that are in no closed chunk yet."""
         return tuple(self._sessions[session].cutter.open) if session in self._sessions else ()
 
-    def close_session(self, session: Reference) -> None:
+    def close_session(self, recorded: RecordedEvent, _: SessionClosed) -> None:
         """The session is over: its open chunk ends and what it changed is due for refresh."""
-        self.active_sessions.pop(session, None)
-        self.closings += 1
-        self.close_chunk(session, None)
+        assert recorded.session is not None
+        self.active_sessions.pop(recorded.session, None)
+        self.closings = recorded.user_seq
+        self.close_chunk(recorded.session, None)
 
     def record_turn(self, recorded: RecordedEvent, turn: TurnRecorded) -> None:
         """A turn joins the open chunk of its session, which can be asked for at once."""
@@ -191,7 +192,7 @@ class Memory:
         if closed:
             state.texts.clear()
             state.previous = turns[-1]
-            self._keep_chunk(chunk, node, make_leaf_key(state.nonce, chunk.time_start, text))
+            self._keep_chunk(chunk, node, make_leaf_key(state.nonce, 0, chunk.time_start, text))
 
     def _keep_chunk(self, chunk: Chunk, node: SearchNode, leaf_key: bytes) -> None:
         self.chunks[chunk.key] = chunk
@@ -309,15 +310,6 @@ def _open_id(session: Reference) -> bytes:
     return identify(b"mf.open", session)
 
 
-def _on_turn(memory: Memory, recorded: RecordedEvent, event: TurnRecorded) -> None:
-    memory.record_turn(recorded, event)
-
-
-def _on_session_closed(memory: Memory, recorded: RecordedEvent, _: SessionClosed) -> None:
-    assert recorded.session is not None
-    memory.close_session(recorded.session)
-
-
 def _on_chunk_closed(memory: Memory, recorded: RecordedEvent, event: ChunkClosed) -> None:
     assert recorded.session is not None
     memory.close_chunk(recorded.session, event.last_turn)
@@ -341,8 +333,8 @@ def _on_summarised(memory: Memory, recorded: RecordedEvent, event: IntervalSumma
 
 # The map of the fold: which event changes what. Types that are not here change nothing.
 _HANDLERS: dict[type[Event], Callable[[Memory, RecordedEvent, Any], None]] = {
-    TurnRecorded: _on_turn,
-    SessionClosed: _on_session_closed,
+    TurnRecorded: Memory.record_turn,
+    SessionClosed: Memory.close_session,
     ChunkClosed: _on_chunk_closed,
     SessionForgotten: _on_forgotten,
     FactsExtracted: Memory.extract_facts,

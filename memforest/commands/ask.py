@@ -23,7 +23,7 @@ _FACTS_PAGE = 500
 @click.command()
 @click.argument("user")
 @click.argument("question")
-@click.option("-k", type=click.IntRange(min=1), default=10, show_default=True, help="How many memories.")
+@click.option("-k", type=click.IntRange(min=1), help="How many memories; 10, or with --max-tokens what fits.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Bound of the context, in tokens.")
 @click.option("--wait-for", metavar="KEY|SEQ", help="First wait until this event is in the memory.")
 @click.option("--context", is_flag=True, help="Print the prompt-ready text instead of the list.")
@@ -33,7 +33,7 @@ def query(
     screen: Screen,
     user: str,
     question: str,
-    k: int,
+    k: int | None,
     max_tokens: int | None,
     wait_for: str | None,
     context: bool,

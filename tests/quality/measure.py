@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING, TypeAlias
 
+import anyio
 import numpy as np
 
 from events.time import Instant, to_datetime
@@ -201,25 +202,28 @@ def core_ranker(conversation: Conversation, *, dated: bool = False) -> Ranker:
 
 
 def main() -> int:
-    """Print the baselines' table, and the last one's by category."""
+    """Print the table: two baselines over chunks alone, then the product as it is asked, also by category."""
+    from tests.quality.through_daemon import measure_daemon  # noqa: PLC0415  (it measures with this module)
+
     path = locomo_file()
     if path is None:
         print(f"LOCOMO_DIR must name the folder that holds {FILE_NAME}", file=sys.stderr)
         return 2
     conversations = load_conversations(path)
-    core = f"core: BM25 + smoothing {NO_EMBEDDER.smoothing} + AGPR({NO_EMBEDDER.time_unit}, {NO_EMBEDDER.gamma})"
+    core = f"BM25 + smoothing {NO_EMBEDDER.smoothing} + AGPR({NO_EMBEDDER.time_unit}, {NO_EMBEDDER.gamma})"
     rows = {
-        "BM25 2-turn chunks": evaluate(conversations, bm25_ranker),
-        "BM25 2-turn chunks, dated": evaluate(conversations, lambda one: bm25_ranker(one, dated=True)),
-        core: evaluate(conversations, core_ranker),
-        f"{core}, dated": evaluate(conversations, lambda one: core_ranker(one, dated=True)),
+        "BM25, chunks": evaluate(conversations, bm25_ranker),
+        "BM25, chunks, dated": evaluate(conversations, lambda one: bm25_ranker(one, dated=True)),
+        f"{core}, chunks, dated": evaluate(conversations, lambda one: core_ranker(one, dated=True)),
+        "the daemon, core install: chunks and facts": anyio.run(measure_daemon, path, conversations),
     }
     print(table((name, [scores for _, scores in row]) for name, row in rows.items()))
     print()
-    print(f"{core}, dated, by category")
+    name, row = list(rows.items())[-1]
+    print(f"{name}, by category")
     print(
         table(
-            (category.name, [scores for found, scores in rows[f"{core}, dated"] if found == category])
+            (category.name, [scores for found, scores in row if found == category])
             for category in Category
             if category != Category.ADVERSARIAL
         )
