@@ -184,18 +184,14 @@ class Answerer:
         seqs.update(seq for each in recalled for seq in each.node.turns)
         recorded = await self._log.read(partial(read_events, seqs=seqs))
         shown = [
-            _show_memory(each, text, recorded)
+            (each.node.said_at, _show_memory(each, text, recorded))
             for each in recalled
             # None: erased between ranking and reading.
             if (text := compose(each.node.ref, recorded)) is not None
         ]
-        in_time = sorted(shown, key=lambda each: each.said_at)
-        context = "\n".join(f"{format_date(_instant(recalled, each))} {each.text}" for each in in_time)
-        return Answer(shown, context, watermark)
-
-
-def _instant(recalled: list[Recalled], shown: MemoryShown) -> Instant:
-    return next(each.node.said_at for each in recalled if each.node.id.hex() == shown.id)
+        in_time = sorted(shown, key=lambda each: each[0])
+        context = "\n".join(f"{format_date(said_at)} {memory.text}" for said_at, memory in in_time)
+        return Answer([memory for _, memory in shown], context, watermark)
 
 
 def _show_memory(recalled: Recalled, text: str, recorded: dict[int, RecordedEvent]) -> MemoryShown:

@@ -89,19 +89,20 @@ async def start(config: Config, report: Report, clock: Callable[[], Instant] = n
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = lock_directory(folder)
     log: EventLog | None = None
-    embedded: EmbeddedBus | None = None
+    app: App | None = None
     try:
         log = await EventLog.open(folder / "events.db", clock)
         app = _build(config, report, clock, lock, log)
         app.socket.bind()
-        embedded = app.embedded_bus
-        if embedded is not None:
-            await embedded.start()
+        if app.embedded_bus is not None:
+            await app.embedded_bus.start()
         return app
     except BaseException:
         with anyio.CancelScope(shield=True):
-            if embedded is not None:
-                await embedded.stop()
+            if app is not None:
+                app.socket.close()
+                if app.embedded_bus is not None:
+                    await app.embedded_bus.stop()
             if log is not None:
                 await log.close()
             os.close(lock)
@@ -134,7 +135,7 @@ def _build(config: Config, report: Report, clock: Callable[[], Instant], lock: i
             answerer=answerer,
             listings=Listings(log, memories),
             structures=Structures(log, memories),
-            publisher=Publisher(bus),
+            publisher=Publisher(bus, decoder),
             forgetter=forgetter,
             compactor=compactor,
             status=status,

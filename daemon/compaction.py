@@ -14,6 +14,7 @@ import numpy as np
 
 from daemon.memories import Memories
 from daemon.texts import read_texts
+from daemon.work import AnswerInvalid
 from daemon.worker import Worker
 from events.appending import Batch
 from events.envelope import NewEvent, Reference, identify
@@ -40,7 +41,10 @@ class CompactionRunning(MemForestError):
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
-    """What a compaction did. Nodes are facts and groups; `cut` is the share of facts no longer searched alone."""
+    """What a compaction did. Nodes are facts and groups; `groups` are those it made.
+
+    `cut` is the share of facts no longer searched alone; `loss_bound` is that of the plan.
+    """
 
     facts: int
     nodes_before: int
@@ -98,7 +102,8 @@ class Compactor:
     async def compact(self, user: Reference, ratio: float | None = None) -> CompactionResult:
         """Merge nodes until the ratio is reached or no merge is allowed any more.
 
-        Raises `CompactionRunning`, and whatever the model or the embedder raises: what was fused by then stays.
+        Raises `CompactionRunning`, and whatever the embedder or the model raises: then the groups that it did
+        fuse stay, and the next run goes on from there.
         """
         if user in self.planned:
             raise CompactionRunning
@@ -111,17 +116,25 @@ class Compactor:
 
     async def _compact(self, user: Reference, parameters: EventTreeParameters) -> CompactionResult:
         memory = await self._memories.catch_up(user)
+        groups_before = set(memory.units.groups)
         nodes = live_nodes(memory)
         positions = _positions(memory, nodes)
         vectors = await self._embed_nodes(memory, nodes)
         planned = await anyio.to_thread.run_sync(_plan, nodes, positions, vectors, parameters)
-        units = await self._record_partition(user, nodes, planned.partition)
+        placed = memory.units.unit_of.keys()
+        if not planned.plan.groups and all(fact in placed for node in nodes for fact in node.members):
+            units = []  # nothing to merge: the units stay as they are, or each run would move them about
+        else:
+            units = await self._record_partition(user, nodes, planned.partition)
         self.planned[user] = len(planned.plan.groups)
+        failures: list[Exception] = []
         async with anyio.create_task_group() as fusing:
             for group in planned.plan.groups:
                 members = [nodes[index] for index in group]
                 unit = units[planned.partition.labels[group[0]]]
-                fusing.start_soon(self._fuse, user, members, unit, name="compaction.fuse")
+                fusing.start_soon(self._fuse, user, members, unit, failures, name="compaction.fuse")
+        if failures:
+            raise failures[0]
         memory = await self._memories.catch_up(user)
         facts, after = len(memory.canon.facts), len(live_nodes(memory))
         return CompactionResult(
@@ -129,8 +142,8 @@ class Compactor:
             nodes_before=len(nodes),
             nodes_after=after,
             cut=1 - after / facts if facts else 0.0,
-            groups=len(planned.plan.groups),
-            units=len(units),
+            groups=len(memory.units.groups.keys() - groups_before),
+            units=len({unit for fact, unit in memory.units.unit_of.items() if fact in memory.canon.facts}),
             loss_bound=planned.plan.loss_bound,
         )
 
@@ -159,18 +172,15 @@ class Compactor:
     ) -> list[UnitId]:
         """Record which facts are in which unit, one event a unit, each with the lineage of its own facts."""
         units = [nodes[centre].id for centre in partition.centres]
+        facts: list[list[FactId]] = [[] for _ in units]
+        for node, number in zip(nodes, partition.labels, strict=True):
+            facts[number].extend(node.members)
         while units:
             async with self._worker.planner(user):
                 memory = await self._memories.catch_up(user)
                 events: list[NewEvent] = []
-                for number, unit in enumerate(units):
-                    members = tuple(
-                        fact
-                        for index, node in enumerate(nodes)
-                        if partition.labels[index] == number
-                        for fact in node.members
-                        if fact in memory.canon.facts
-                    )
+                for unit, in_unit in zip(units, facts, strict=True):
+                    members = tuple(fact for fact in in_unit if fact in memory.canon.facts)
                     if any(memory.units.unit_of.get(fact) != unit for fact in members):
                         event = UnitsPartitioned(memory.parameters.generation, unit, members)
                         events.append(_decision(memory, event))
@@ -181,7 +191,9 @@ class Compactor:
             break
         return units
 
-    async def _fuse(self, user: Reference, members: list[_LiveNode], unit: UnitId) -> None:
+    async def _fuse(
+        self, user: Reference, members: list[_LiveNode], unit: UnitId, failures: list[Exception]
+    ) -> None:
         """Ask for one text for a group and record it, unless its members changed meanwhile."""
         try:
             refs = [node.ref for node in members]
@@ -200,7 +212,11 @@ class Compactor:
                         for text, node in zip(texts, times, strict=True)
                     ]
                 )
+            if not text.strip():
+                raise AnswerInvalid("the text of a group is empty")
             await self._record_group(user, members, unit, text)
+        except Exception as error:  # the other groups' calls are paid for and go on
+            failures.append(error)
         finally:
             self.planned[user] -= 1
 

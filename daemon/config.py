@@ -176,7 +176,7 @@ def read_config(path: Path | None, environ: Mapping[str, str] | None = None) -> 
     raw: dict[str, Any] = {}
     if path is not None:
         try:
-            raw = tomllib.loads(path.read_text())
+            raw = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise ConfigInvalid(f"{path} cannot be read: {error.strerror}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -268,6 +268,7 @@ def _check(config: Config) -> None:
         (log.level in ("debug", "info", "warning", "error"), "log.level is debug, info, warning or error"),
         (log.format in ("auto", "console", "json"), "log.format is auto, console or json"),
         (1 <= config.memtree.chunk_turns <= 64, "memtree.chunk_turns must be from 1 to 64"),
+        (3 <= config.memtree.branching <= 1000, "memtree.branching must be from 3 to 1000"),
         (config.memtree.concatenation_max >= 0, "memtree.concatenation_max must not be negative"),
         (config.memtree.idle_s > 0, "memtree.idle_s must be above 0"),
         (config.memtree.refresh_age_s > 0, "memtree.refresh_age_s must be above 0"),
@@ -300,7 +301,7 @@ def parse_mode(text: str) -> int:
 
 def hide_password(url: str) -> str:
     """A URL without what stands before its @, for everything that is shown."""
-    scheme, separator, rest = url.partition("://")
+    scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 

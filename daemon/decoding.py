@@ -84,12 +84,16 @@ _KIND_OF: dict[type, Literal["turns", "control"]] = {
 _decoder = msgspec.json.Decoder(Message)
 
 
-def parse_message(payload: bytes) -> Message:
-    """The message in a payload; raises `InvalidInput` with a reason that quotes nothing."""
+def parse_message(payload: bytes, *, names: bool = True) -> Message:
+    """The message in a payload; raises `InvalidInput` with a reason that quotes nothing.
+
+    `names` lets it name an unknown field: for whoever sent the message, not for logs and dead letters, whose
+    reasons outlive the erasing of their session.
+    """
     try:
         return _decoder.decode(payload)
     except msgspec.ValidationError as error:
-        raise InvalidInput(reason_without_values(error)) from None
+        raise InvalidInput(reason_without_values(error, names=names)) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise InvalidInput("the message is not valid JSON in UTF-8") from None
     except RecursionError:
@@ -110,7 +114,7 @@ class Decoder:
         user_id = session_id = None
         try:
             kind, user_id, session_id = parse_subject(message.subject)
-            parsed = parse_message(message.payload)
+            parsed = parse_message(message.payload, names=False)
             if _KIND_OF[type(parsed)] != kind:
                 raise InvalidInput("a message of this type does not belong on this subject")
             if (parsed.user_id, parsed.session_id) != (user_id, session_id):
@@ -125,7 +129,14 @@ class Decoder:
                 user_id,
                 session_id,
                 _key_of_unreadable(message.payload, user_id, session_id),
+                message.published_at,
+                message.headers.get("Nats-Msg-Id"),
             )
+
+    def check(self, parsed: Message) -> None:
+        """Raise `InvalidInput` when a message would become a dead letter, whenever it is published."""
+        nowhere = BusMessage("", b"", {}, "", 0, 0)
+        self._read(parsed, nowhere, BusPosition("", "", 0))
 
     def _read(self, parsed: Message, message: BusMessage, place: BusPosition) -> tuple[NewEvent, ...]:
         match parsed:
@@ -198,9 +209,7 @@ class Decoder:
         if isinstance(stamp, str):
             return self._read_iso(stamp)
         at = int(stamp) if abs(stamp) > _MILLISECONDS_FROM else round(stamp * 1000)
-        if not EARLIEST <= at <= LATEST:
-            raise InvalidInput("timestamp lies outside the years 1 to 9999")
-        return at, TimeSource.GIVEN
+        return _in_range(at), TimeSource.GIVEN
 
     def _read_iso(self, stamp: str) -> tuple[Instant, TimeSource]:
         try:
@@ -211,7 +220,14 @@ class Decoder:
             raise InvalidInput(
                 "timestamp is neither ISO 8601 (2024-07-01T09:00:00Z) nor epoch seconds or milliseconds"
             ) from None
-        return at, TimeSource.GIVEN if given else TimeSource.ZONE_ASSUMED
+        # An offset takes the first and the last day out of the range of what can be written in UTC.
+        return _in_range(at), TimeSource.GIVEN if given else TimeSource.ZONE_ASSUMED
+
+
+def _in_range(at: Instant) -> Instant:
+    if not EARLIEST <= at <= LATEST:
+        raise InvalidInput("timestamp lies outside the years 1 to 9999")
+    return at
 
 
 def turn_key(user_id: str, session_id: str, turn_id: str, revision: int = 0) -> str:

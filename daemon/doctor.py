@@ -92,6 +92,8 @@ async def _examine_store(config: Config) -> Finding:
     try:
         (result,) = await log.read(lambda db: db.execute("PRAGMA quick_check(1)").fetchone())
         (events,) = await log.read(lambda db: db.execute("SELECT seq FROM head").fetchone())
+    except StoreUnusable:
+        result, events = "damaged so far that it cannot be checked", 0
     finally:
         await log.close()
     if result != "ok":

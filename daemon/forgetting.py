@@ -25,9 +25,9 @@ from events.session import SessionErased, SessionForgotten
 from events.time import Instant
 
 # How often emptying the write-ahead log is tried while a reader is in the way, and the pause between.
-TRUNCATE_ATTEMPTS_MAX = 20
+TRUNCATE_ATTEMPTS_MAX = 5
 TRUNCATE_PAUSE_S = 0.1
-# Before erasing goes on after the disk failed.
+# Before erasing goes on after the disk failed, or after a reader would not get out of the way.
 WRITE_PAUSE_S = 5.0
 
 
@@ -53,13 +53,21 @@ class Receipt:
 class Forgetter:
     """Takes the wish to forget, and erases what was forgotten in the background."""
 
-    def __init__(self, log: EventLog, memories: Memories, clock: Callable[[], Instant], report: Report) -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        memories: Memories,
+        clock: Callable[[], Instant],
+        report: Report,
+        write_pause_s: float = WRITE_PAUSE_S,
+    ) -> None:
         self._log = log
         self._memories = memories
         self._clock = clock
         self._report = report
+        self._write_pause_s = write_pause_s
         self._erased = anyio.Event()
-        # A reader kept the write-ahead log from being emptied; tried again with the next event.
+        # A reader kept the write-ahead log from being emptied.
         self._wal_holds_words = False
 
     async def forget(self, user_id: str, session_id: str) -> Receipt:
@@ -81,8 +89,10 @@ class Forgetter:
         )
         await self._log.append_event(wish)
         self._memories.hide(user, session)
+        erased = self._erased  # taken before looking, or the last one could pass unseen
         while session in {each for _, each in await self._log.read(read_unerased)}:
-            await self._erased.wait()
+            await erased.wait()
+            erased = self._erased
         await self._memories.catch_up(user)
         counts = await self._log.read(partial(count_erased, session=session))
         return _receipt(session_id, counts, complete=not self._wal_holds_words)
@@ -92,17 +102,20 @@ class Forgetter:
         while True:
             seen = self._log.head
             try:
+                if self._wal_holds_words:
+                    self._wal_holds_words = not await self._log.write(truncate_wal)
                 for user, session in await self._log.read(read_unerased):
                     await self._erase(user, session)
-                if self._wal_holds_words:
-                    self._wal_holds_words = not await self._truncate_wal()
             except StoreUnusable as error:
                 self._report("forgetting.write_failed", code=error.code)
-                await anyio.sleep(WRITE_PAUSE_S)
+                await anyio.sleep(self._write_pause_s)
                 continue
             self._erased.set()
             self._erased = anyio.Event()
-            await self._log.wait_past(seen)
+            if self._wal_holds_words:
+                await anyio.sleep(self._write_pause_s)  # each try holds up the writer
+            else:
+                await self._log.wait_past(seen)
 
     async def _erase(self, user: Reference, session: Reference) -> None:
         while not await self._log.write(partial(erase_slice, session=session)):

@@ -30,16 +30,23 @@ class Ingest:
     """Reads one stream into one log, in order, each message with an effect exactly once."""
 
     def __init__(
-        self, bus: NatsBus, stream: str, log: EventLog, memories: Memories, decoder: Decoder, report: Report
+        self,
+        bus: NatsBus,
+        stream: str,
+        log: EventLog,
+        memories: Memories,
+        decoder: Decoder,
+        report: Report,
+        write_pause_s: float = WRITE_PAUSE_S,
     ) -> None:
         self.position: BusPosition | None = None
-        self.dead_letters = 0
         self._bus = bus
         self._stream = stream
         self._log = log
         self._memories = memories
         self._decoder = decoder
         self._report = report
+        self._write_pause_s = write_pause_s
 
     async def run(self) -> None:
         """Fetch, append and acknowledge for ever. Our own checkpoint says where to go on, not the bus."""
@@ -52,7 +59,7 @@ class Ingest:
                 await self._take(batch)
             except StoreUnusable as error:
                 self._report("ingest.write_failed", code=error.code)
-                await anyio.sleep(WRITE_PAUSE_S)
+                await anyio.sleep(self._write_pause_s)
                 continue
             self.position = batch.position
             await self._bus.acknowledge(batch)
@@ -89,7 +96,6 @@ class Ingest:
                 self._memories.hide(keys.user(new.user_id), keys.session(new.user_id, new.session_id))
 
     def _report_oddities(self, part: Batch, outcomes: tuple[Outcome, ...]) -> None:
-        self.dead_letters += len(part.dead_letters)
         for letter in part.dead_letters:
             self._report("ingest.dead_letter", seq=letter.bus.seq, reason=letter.reason)
         for outcome in outcomes:

@@ -41,11 +41,13 @@ def notify_systemd(state: str) -> None:
         return
     if address.startswith("@"):
         address = "\0" + address[1:]
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+    # A service manager that does not read must not hold the loop.
+    kind = socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+    with socket.socket(socket.AF_UNIX, kind) as sender:
         try:
             sender.sendto(state.encode(), address)
         except OSError:
-            return  # a service manager that went away is no reason to stop
+            return  # one that went away or is busy is no reason to stop
 
 
 def watchdog_period_s() -> float | None:

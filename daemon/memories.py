@@ -16,7 +16,7 @@ import anyio
 import anyio.lowlevel
 
 from daemon.logs import Report
-from events.envelope import Reference
+from events.envelope import RecordedEvent, Reference
 from events.errors import LogDamaged
 from events.log import EventLog, LogReader
 from events.reading import read_after, read_user
@@ -34,14 +34,15 @@ MOMENT_S = 0.25
 async def fold(log: LogReader, memory: Memory, to_user_seq: int | None = None) -> None:
     """Apply a user's events to a Memory until the log's end, or up to a user_seq.
 
-    Raises `LogDamaged` at the first event that does not continue the chain.
+    Raises `LogDamaged` at the first event that does not continue the chain or cannot be folded; the Memory may
+    then hold half of that event.
     """
     started = time.perf_counter()
     while to_user_seq is None or memory.user_seq < to_user_seq:
         limit = PAGE_EVENTS if to_user_seq is None else min(PAGE_EVENTS, to_user_seq - memory.user_seq)
         page = await log.read(partial(read_user, user=memory.user, after=memory.user_seq, limit=limit))
         for recorded in page:
-            memory.apply(recorded)
+            _apply(memory, recorded)
             if time.perf_counter() - started > SLICE_S:
                 await anyio.lowlevel.checkpoint()
                 started = time.perf_counter()
@@ -49,14 +50,31 @@ async def fold(log: LogReader, memory: Memory, to_user_seq: int | None = None) -
             return
 
 
+def _apply(memory: Memory, recorded: RecordedEvent) -> None:
+    try:
+        memory.apply(recorded)
+    except LogDamaged:
+        raise
+    except Exception as error:  # whatever it is, it concerns this user alone and must not stop the others
+        raise LogDamaged(f"the event at seq {recorded.seq} cannot be folded ({type(error).__name__})") from error
+
+
 async def fold_from_nothing(
     log: LogReader, user: Reference, parameters: MemoryParameters, to_user_seq: int | None = None
 ) -> Memory:
-    """The Memory of a user as the log alone tells it, without what was forgotten."""
+    """The Memory of a user as the log alone tells it, without what was forgotten. Raises `LogDamaged`."""
     tombstones = await log.read(partial(read_tombstones, user=user))
-    memory = Memory(user, parameters, tombstones)
-    await fold(log, memory, to_user_seq)
-    return memory
+    while True:
+        memory = Memory(user, parameters, tombstones)
+        try:
+            await fold(log, memory, to_user_seq)
+        except LogDamaged:
+            # Words may have been erased since the tombstones were read.
+            known, tombstones = tombstones, await log.read(partial(read_tombstones, user=user))
+            if tombstones == known:
+                raise
+        else:
+            return memory
 
 
 @dataclass(eq=False, slots=True)
@@ -168,19 +186,33 @@ class Memories:
     async def _catch_up(self, user: Reference, held: _Held) -> None:
         async with held.folding:
             held.queued = False
-            memory = held.memory
-            if memory is None:
-                memory = await fold_from_nothing(self._log, user, self.parameters)
-                held.show(memory)
+            seen, seen_to = held.memory, held.memory.user_seq if held.memory else 0
+            memory = held.memory or await self._begin(user, held)
             # Also after the first fold: `follow` passes over a user until its Memory is here.
+            while not await self._fold_on(memory):
+                memory = await self._begin(user, held)
+        if memory is not seen or memory.user_seq > seen_to:
+            self._tell([user])
+
+    async def _begin(self, user: Reference, held: _Held) -> Memory:
+        """Fold from nothing. Until then queries go on with the old one, which hides what was forgotten."""
+        if held.memory is not None:
+            held.hidden -= held.memory.hidden
+        try:
+            memory = await fold_from_nothing(self._log, user, self.parameters)
+        except LogDamaged:
+            held.memory = None  # it may hold half an event
+            raise
+        held.show(memory)
+        return memory
+
+    async def _fold_on(self, memory: Memory) -> bool:
+        """Fold what came since; whether the Memory is good then or must be folded from nothing."""
+        try:
             await fold(self._log, memory)
-            while memory.needs_rebuild:
-                # Queries go on with the old one, which hides what was forgotten, until the new one is whole.
-                held.hidden -= memory.hidden
-                memory = await fold_from_nothing(self._log, user, self.parameters)
-                held.show(memory)
-                await fold(self._log, memory)
-        self._tell([user])
+        except LogDamaged:
+            return False  # perhaps of words that were erased before they were folded; if not, it will be raised
+        return not memory.needs_rebuild
 
     def _tell(self, users: list[Reference] | dict[Reference, None]) -> None:
         self._changed_users.update(users)

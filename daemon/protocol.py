@@ -334,12 +334,18 @@ def _nests_too_deep(line: bytes, message: object) -> bool:
 
 
 _PLACE = re.compile(r" - at `(\$[\w.\[\]]*)`$")
-_SAFE_REASONS = ("Expected ", "Object missing ", "Object contains unknown ", "Integer value ", "Number out ")
+_UNKNOWN_FIELD = "Object contains unknown "
+_SAFE_REASONS = ("Expected ", "Object missing ", _UNKNOWN_FIELD, "Integer value ", "Number out ")
 
 
-def reason_without_values(error: msgspec.ValidationError) -> str:
-    """What msgspec found and where, with no value in it: it quotes enumeration values that it refuses."""
+def reason_without_values(error: msgspec.ValidationError, *, names: bool = True) -> str:
+    """What msgspec found and where, with no value in it: it quotes enumeration values that it refuses.
+
+    `names` lets the name of an unknown field in, for whoever sent it; it comes from outside as values do.
+    """
     text = str(error)
+    if not names and text.startswith(_UNKNOWN_FIELD):
+        return "Object contains an unknown field"
     found = _PLACE.search(text)
     place = f" at `{found[1]}`" if found else ""
     reason = text[: found.start()] if found else text

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from daemon.bus import BusUnavailable, NatsBus
-from daemon.decoding import Message, Turn, Turns, parse_message, turn_key
+from daemon.decoding import Decoder, Message, Turn, Turns, parse_message, turn_key
 from daemon.protocol import Params
 from daemon.subjects import control_subject, encode_token, turn_subject
 from events.errors import InvalidInput
@@ -54,8 +54,9 @@ class Closed:
 class Publisher:
     """Checks native messages as ingest will, and publishes them in order."""
 
-    def __init__(self, bus: NatsBus) -> None:
+    def __init__(self, bus: NatsBus, decoder: Decoder) -> None:
         self._bus = bus
+        self._decoder = decoder
 
     async def ingest(self, params: IngestParams) -> dict[str, list[Published]]:
         """Publish messages; all are checked before the first is sent.
@@ -65,7 +66,7 @@ class Publisher:
         """
         if not 1 <= len(params.messages) <= MESSAGES_MAX:
             raise InvalidInput(f"messages holds 1 to {MESSAGES_MAX} messages")
-        checked = [_check_message(number, raw) for number, raw in enumerate(params.messages)]
+        checked = [self._check_message(number, raw) for number, raw in enumerate(params.messages)]
         published: list[Published] = []
         for message, payload in checked:
             try:
@@ -88,6 +89,17 @@ class Publisher:
         ack = await self._bus.publish(subject, msgspec.json.encode(body))
         return Closed(ack.stream, ack.seq, ack.duplicate, key)
 
+    def _check_message(self, number: int, raw: dict[str, Any]) -> tuple[Turn | Turns, bytes]:
+        payload = msgspec.json.encode(raw)
+        try:
+            message: Message = parse_message(payload)
+            if not isinstance(message, Turn | Turns):
+                raise InvalidInput("only turn and turns are published here; sessions have their own methods")
+            self._decoder.check(message)
+        except InvalidInput as error:
+            raise InvalidInput(f"message {number}: {error}") from None
+        return message, payload
+
     async def _publish_turns(self, message: Turn | Turns, payload: bytes) -> Published:
         keys = _keys_of(message)
         # Only for messages whose turns all have ids: without one a repetition is meant, and is kept. The
@@ -100,18 +112,6 @@ class Publisher:
             headers["Nats-Msg-Id"] = state.hexdigest()
         ack = await self._bus.publish(turn_subject(message.user_id, message.session_id), payload, headers)
         return Published(ack.stream, ack.seq, ack.duplicate, keys)
-
-
-def _check_message(number: int, raw: dict[str, Any]) -> tuple[Turn | Turns, bytes]:
-    payload = msgspec.json.encode(raw)
-    try:
-        message: Message = parse_message(payload)
-        if not isinstance(message, Turn | Turns):
-            raise InvalidInput("only turn and turns are published here; sessions have their own methods")
-        turn_subject(message.user_id, message.session_id)
-    except InvalidInput as error:
-        raise InvalidInput(f"message {number}: {error}") from None
-    return message, payload
 
 
 def _keys_of(message: Turn | Turns) -> list[str]:

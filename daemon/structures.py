@@ -122,16 +122,13 @@ class Structures:
         limit, _ = _read_page(params)
         user = await find_user(self._log, params.user_id)
         async with self._memories.use(user) as memory:
-            trees = sorted(memory.forest.trees.items(), key=lambda each: (-len(each[1]), each[0]))[:limit]
+            trees = [each for each in memory.forest.trees.items() if _may_be_shown(memory, each[0])]
+            trees = sorted(trees, key=lambda each: (-len(each[1]), each[0]))[:limit]
             roots = {scope: memory.forest.root_refs(scope) for scope, _ in trees}
-            hidden = {each.hex() for each in memory.hidden}
             shown = [
                 (scope, tree, memory.forest.dirty_count(scope), _scope_name(memory, scope))
                 for scope, tree in trees
-                if scope.name not in hidden
             ]
-            if memory.hidden:
-                roots = {}  # a root may speak of what was just forgotten until the Memory is folded again
         recorded = await read_behind(self._log, [ref for refs in roots.values() for ref in refs])
         return {
             "trees": [
@@ -212,6 +209,12 @@ class Structures:
                 )
             )
         return shown
+
+
+def _may_be_shown(memory: Memory, scope: Scope) -> bool:
+    """Until a Memory that hides a session is folded anew, only the trees of other sessions do not know of it."""
+    hidden = {session.hex() for session in memory.hidden}
+    return not hidden or (scope.kind is ScopeKind.SESSION and scope.name not in hidden)
 
 
 def _scope_name(memory: Memory, scope: Scope) -> str:

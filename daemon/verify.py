@@ -9,12 +9,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
-from daemon.memories import fold_from_nothing
+from daemon.memories import fold, fold_from_nothing
 from events.digests import read_digests
 from events.envelope import GENESIS, Reference, link
 from events.errors import LogDamaged
 from events.log import LogReader
+from events.registry import read_tombstones
 from projections.digests import MemoryDigest, digest_memory
 from projections.memory import MemoryParameters
 
@@ -38,21 +40,36 @@ async def verify(log: LogReader, parameters: MemoryParameters, ask: AskDigest | 
     Raises `LogDamaged` naming the first event that is not as it was written.
     """
     await log.read(check_running_hash)
-    stored = {each.user: each for each in await log.read(read_digests)}
-    verdicts: list[UserVerdict] = []
-    for user, name, user_seq in await log.read(_read_users):
-        user_id = name.decode()
-        expected: MemoryDigest | None = None
-        if ask is not None:
-            expected = await ask(user_id)
-        elif user in stored:
-            left = stored[user]
-            expected = MemoryDigest(left.user_seq, left.facts, left.scopes, left.trees, left.units)
-        folded_to = user_seq if expected is None else expected.user_seq
-        memory = await fold_from_nothing(log, user, parameters, folded_to)
-        difference = None if expected is None else first_difference(digest_memory(memory), expected)
-        verdicts.append(UserVerdict(user_id, folded_to, expected is not None, difference))
-    return verdicts
+    left = {
+        each.user: MemoryDigest(each.user_seq, each.facts, each.scopes, each.trees, each.units)
+        for each in await log.read(read_digests)
+    }
+    return [
+        await _verify_user(log, parameters, user, name.decode(), ask, left.get(user))
+        for user, name in await log.read(_read_users)
+    ]
+
+
+async def _verify_user(
+    log: LogReader,
+    parameters: MemoryParameters,
+    user: Reference,
+    user_id: str,
+    ask: AskDigest | None,
+    left: MemoryDigest | None,
+) -> UserVerdict:
+    """Compare with what the daemon says, or with what it `left` when it stopped."""
+    while True:
+        expected = left if ask is None else await ask(user_id)
+        memory = await fold_from_nothing(log, user, parameters, None if expected is None else expected.user_seq)
+        forgotten = await log.read(partial(read_tombstones, user=user))
+        if expected is None or max(forgotten.values(), default=0) <= expected.user_seq:
+            break
+        left = None  # the Memory of then held what was forgotten since: no fold can be compared with it
+    difference = None if expected is None else first_difference(digest_memory(memory), expected)
+    if ask is None:
+        await fold(log, memory)  # the digest says nothing of the events behind it
+    return UserVerdict(user_id, memory.user_seq, expected is not None, difference)
 
 
 def first_difference(folded: MemoryDigest, live: MemoryDigest) -> str | None:
@@ -84,7 +101,7 @@ def check_running_hash(connection: sqlite3.Connection) -> None:
         connection.execute("COMMIT")
 
 
-def _read_users(connection: sqlite3.Connection) -> list[tuple[Reference, bytes, int]]:
+def _read_users(connection: sqlite3.Connection) -> list[tuple[Reference, bytes]]:
     return connection.execute(
-        "SELECT u.user, n.text, u.user_seq FROM users u JOIN names n ON n.reference = u.user ORDER BY n.text"
+        "SELECT u.user, n.text FROM users u JOIN names n ON n.reference = u.user ORDER BY n.text"
     ).fetchall()

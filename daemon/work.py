@@ -18,6 +18,7 @@ from events.log import EventLog
 from events.memory import FactsExtracted, IntervalSummarised, ParkReason, Task, WorkParked
 from events.reading import read_events
 from events.session import TurnRecorded
+from events.time import EARLIEST, LATEST
 from projections.facts.chunking import Chunk
 from projections.facts.scopes import ScopeKind
 from projections.memory import Memory
@@ -92,6 +93,8 @@ class Extraction:
         facts = await model.extract_facts(ChunkText(tuple(turns[seq] for seq in self.chunk.turns), previous))
         if any(not fact.turns or not set(fact.turns) <= set(range(len(self.chunk.turns))) for fact in facts):
             raise AnswerInvalid("a fact names a turn that its chunk does not have")
+        if any(not EARLIEST <= fact.time_start <= fact.time_end <= LATEST for fact in facts):
+            raise AnswerInvalid("a fact's interval ends before it starts, or is no date")
         event = FactsExtracted(self.origin.generation, self.chunk.key, self.chunk.turns, model.name, facts)
         return self._event(event, f"facts/{self.origin.generation}/{self.request.hex()}")
 

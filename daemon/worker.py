@@ -33,7 +33,7 @@ ATTEMPTS_MAX = 3
 FIRST_PAUSE_S = 0.5
 # Pieces under way per model slot: enough that a slot never waits for planning, few enough to re-plan often.
 STARTED_PER_SLOT = 2
-# Before work is planned again whose answer could not be written.
+# Before an answer is written again that could not be written.
 WRITE_PAUSE_S = 5.0
 # How often idle sessions are looked for.
 TICK_S = 1.0
@@ -46,6 +46,9 @@ class WorkerParameters:
     concurrency: int = 16
     idle_s: float = 30.0
     refresh_age_s: float = 600.0
+    first_pause_s: float = FIRST_PAUSE_S
+    write_pause_s: float = WRITE_PAUSE_S
+    tick_s: float = TICK_S
 
 
 @dataclass(slots=True)
@@ -79,6 +82,8 @@ class Worker:
         self.slots = anyio.CapacityLimiter(parameters.concurrency)
         self._users: dict[Reference, _User] = {}
         self._wanted: dict[Reference, None] = {}
+        # Users whose work found no room, the one that waits longest first.
+        self._crowded_out: dict[Reference, None] = {}
         self._woken = anyio.Event()
 
     async def run(self) -> None:
@@ -86,20 +91,28 @@ class Worker:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._notice_changes, name="worker.notice_changes")
             tasks.start_soon(self._notice_silence, name="worker.notice_silence")
-            for user in await self._log.read(read_user_references):
-                self._want(user)
+            for each in await self._log.read(read_user_references):
+                self._want(each)
             while True:
-                while self._wanted:
-                    user = next(iter(self._wanted))
-                    del self._wanted[user]
+                while (user := self._take_next()) is not None:
                     await self._plan_user(user, tasks)
                 self._woken = anyio.Event()
-                if not self._wanted:
-                    await self._woken.wait()
+                await self._woken.wait()
 
     def planner(self, user: Reference) -> anyio.Lock:
         """Held by whoever decides on the facts of a user; never across a model call."""
         return self._users.setdefault(user, _User()).planning
+
+    def _take_next(self) -> Reference | None:
+        """Whom to plan now. Once there is room, those who found none come before those who had some."""
+        waiting = self._crowded_out if self._crowded_out and self._has_room() else self._wanted
+        user = next(iter(waiting), None)
+        if user is not None:
+            del waiting[user]
+        return user
+
+    def _has_room(self) -> bool:
+        return len(self.in_flight) < self._parameters.concurrency * STARTED_PER_SLOT
 
     def _want(self, user: Reference) -> None:
         self._wanted[user] = None
@@ -115,7 +128,7 @@ class Worker:
     async def _notice_silence(self) -> None:
         """Close the chunks of sessions that went quiet, and look again at users whose refresh may be due."""
         while True:
-            await anyio.sleep(TICK_S)
+            await anyio.sleep(self._parameters.tick_s)
             for user, memory in self._memories.loaded().items():
                 if memory.active_sessions:
                     try:
@@ -128,7 +141,7 @@ class Worker:
     async def _close_quiet_chunks(self, memory: Memory) -> None:
         for session, last_at in list(memory.active_sessions.items()):
             turns = memory.open_chunk(session)
-            if not turns or not self._is_quiet(last_at):
+            if not turns or not self._is_quiet(last_at) or session in memory.hidden:
                 continue
             closing = NewEvent(
                 user_id=memory.user_id,
@@ -152,11 +165,14 @@ class Worker:
 
     async def _plan(self, user: Reference, tasks: TaskGroup) -> None:
         """Start what a user's Memory wants, as far as there is room; the rest is planned again later."""
-        async with self._memories.use(user) as memory:
-            await self._admit(user, memory)
+        async with self._memories.use(user):
+            # Only a Memory that stands at the log's end is planned on: another would ask again what was answered
+            # just now, or ask about a session that it only hides, under a basis behind the forgetting.
+            memory = await self._admit(user, await self._memories.catch_up(user))
             origin = Origin(memory.user_id, memory.user_seq, memory.parameters.generation)
             for work in chain(plan_extractions(memory, origin), self._plan_refresh(user, memory, origin)):
-                if len(self.in_flight) >= self._parameters.concurrency * STARTED_PER_SLOT:
+                if not self._has_room():
+                    self._crowded_out[user] = None
                     return
                 if (user, work.request) not in self.in_flight:
                     self.in_flight.add((user, work.request))
@@ -179,10 +195,13 @@ class Worker:
     def _is_quiet(self, last_at: Instant) -> bool:
         return self._clock() - last_at >= self._parameters.idle_s * 1000
 
-    async def _admit(self, user: Reference, memory: Memory) -> None:
-        """Turn extracted facts into canonical ones. Costs no model call, so a stale plan is simply made again."""
+    async def _admit(self, user: Reference, memory: Memory) -> Memory:
+        """Turn extracted facts into canonical ones, and return the Memory with them.
+
+        Costs no model call, so a stale plan is simply made again.
+        """
         if not memory.canon.waiting:
-            return
+            return memory
         async with self.planner(user):
             while True:
                 memory = await self._memories.catch_up(user)
@@ -203,18 +222,17 @@ class Worker:
                     await self._log.append(Batch(events=tuple(events)))
                 except StaleDecision:
                     continue
-                await self._memories.catch_up(user)
-                return
+                return await self._memories.catch_up(user)
 
     async def _do(self, user: Reference, work: Work) -> None:
         """Do one piece of work to its end: answered, dropped or parked."""
         try:
             event = await self._ask(work)
-            if event is not None:
-                await self._append(work, event)
-        except StoreUnusable as error:
+            while event is not None:
+                event = await self._append(work, event)
+        except StoreUnusable as error:  # nothing could be read
             self._report("worker.write_failed", code=error.code)
-            await anyio.sleep(WRITE_PAUSE_S)
+            await anyio.sleep(self._parameters.write_pause_s)
         finally:
             self.in_flight.discard((user, work.request))
             self._want(user)
@@ -224,7 +242,7 @@ class Worker:
         reason = ParkReason.MODEL_FAILED
         for attempt in range(ATTEMPTS_MAX):
             if attempt:
-                await anyio.sleep(FIRST_PAUSE_S * 2 ** (attempt - 1))
+                await anyio.sleep(self._parameters.first_pause_s * 2 ** (attempt - 1))
             try:
                 async with self.slots:
                     return await work.ask(self._log, self._model)
@@ -240,14 +258,20 @@ class Worker:
                 reason = ParkReason.MODEL_FAILED
         return self._park(work, reason)
 
-    async def _append(self, work: Work, event: NewEvent) -> None:
+    async def _append(self, work: Work, event: NewEvent) -> NewEvent | None:
+        """Write an answer; what is still to be written: the answer was paid for and is not asked for again."""
         try:
             outcome = await self._log.append_event(event)
         except InvalidInput:
             # The answer holds what no event can, such as half a surrogate pair.
-            outcome = await self._log.append_event(self._park(work, ParkReason.ANSWER_INVALID))
+            return self._park(work, ParkReason.ANSWER_INVALID)
+        except StoreUnusable as error:
+            self._report("worker.write_failed", code=error.code)
+            await anyio.sleep(self._parameters.write_pause_s)
+            return event
         if outcome.verdict is Verdict.REFUSED:
             self._report("worker.answer_dropped", task=work.task)
+        return None
 
     def _park(self, work: Work, reason: ParkReason) -> NewEvent:
         self._report("worker.work_parked", task=work.task, reason=reason)

@@ -55,6 +55,8 @@ class DeadLetter:
     user_id: str | None = None
     session_id: str | None = None
     key: str | None = None  # of the message, when it could be told: `wait_for` then answers at once
+    published_at: Instant = 0
+    message_id: str | None = None  # its Nats-Msg-Id
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,14 +268,17 @@ def _store_dead_letter(connection: sqlite3.Connection, letter: DeadLetter, keys:
             if row is not None and row[0] is not None:
                 return
     connection.execute(
-        """INSERT OR IGNORE INTO letters (received_at, user, session, subject, payload, reason, key,
-               bus_stream, bus_epoch, bus_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        """INSERT OR IGNORE INTO letters (received_at, user, session, subject, payload, message_id,
+               published_at, reason, key, bus_stream, bus_epoch, bus_seq)
+           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
         (
             now,
             user,
             session,
             letter.subject.encode(),
             letter.payload,
+            None if letter.message_id is None else letter.message_id.encode(),
+            int(letter.published_at),
             letter.reason,
             None if letter.key is None else keys.key(letter.key),
             letter.bus.stream,

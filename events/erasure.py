@@ -19,7 +19,8 @@ SLICE_EVENTS = 200
 # A row that shrinks stays on its page, whose freed bytes secure_delete clears.
 _EMPTY_WORDS = "UPDATE words SET nonce = x'', text = NULL WHERE seq = ? AND text IS NOT NULL"
 _EMPTY_NAME = "UPDATE names SET text = NULL WHERE reference = ? AND text IS NOT NULL"
-_EMPTY_LETTERS = "UPDATE letters SET subject = x'', payload = NULL WHERE session = ? AND payload IS NOT NULL"
+_EMPTY_LETTERS = """UPDATE letters SET subject = x'', payload = NULL, message_id = NULL
+    WHERE session = ? AND payload IS NOT NULL"""
 
 
 @dataclass(frozen=True, slots=True)

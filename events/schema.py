@@ -105,6 +105,8 @@ MIGRATIONS: tuple[str, ...] = (
         session BLOB,
         subject BLOB NOT NULL,
         payload BLOB,
+        message_id BLOB,             -- its Nats-Msg-Id, if it had one
+        published_at INTEGER NOT NULL,
         reason TEXT NOT NULL,
         key BLOB,
         bus_stream TEXT NOT NULL,

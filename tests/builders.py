@@ -7,7 +7,7 @@ from hashlib import blake2b
 
 from events.appending import Batch, DeadLetter, Keys
 from events.codec import Event
-from events.envelope import BusPosition, NewEvent, Reference
+from events.envelope import BusPosition, NewEvent, RecordedEvent, Reference
 from events.memory import (
     Admission,
     ExtractedFact,
@@ -182,6 +182,32 @@ def a_dead_letter(
 
 def a_batch(*events: NewEvent, letters: tuple[DeadLetter, ...] = (), read_to: int | None = None) -> Batch:
     return Batch(events, letters, None if read_to is None else a_place(read_to))
+
+
+def as_recorded(new: NewEvent, user_seq: int, *, seq: int | None = None, erased: bool = False) -> RecordedEvent:
+    """The event as the fold reads it from the log (seq = user_seq unless given), its words erased or not."""
+    session = new.session if new.session_id is None else KEYS.session(new.user_id, new.session_id)
+    key = KEYS.key(new.key)
+    return RecordedEvent(
+        seq=seq or user_seq,
+        user=KEYS.user(new.user_id),
+        user_seq=user_seq,
+        session=session,
+        user_id=new.user_id,
+        session_id=None if erased else new.session_id,
+        type=new.event.wire_name,
+        version=new.event.version,
+        key=key,
+        happened_at=new.happened_at,
+        recorded_at=new.happened_at,
+        caused_by=new.caused_by,
+        lineage=tuple(sorted(set(new.lineage))),
+        basis=new.basis,
+        bus_stream=None,
+        bus_seq=None,
+        nonce=b"" if erased else seeded_nonces(1)(key),
+        event=None if erased else new.event,
+    )
 
 
 def _about_session(event: Event, key: str, user_id: str, session_id: str, basis: int | None = None) -> NewEvent:

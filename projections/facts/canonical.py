@@ -110,7 +110,8 @@ class Canon:
         """Decide on all waiting occurrences in log order: events with their lineage.
 
         Occurrences of other lineage go into other events, so that forgetting a session voids no more
-        admissions than it must. Deterministic: the same fold, the same plan.
+        admissions than it must. An event comes after those of smaller lineage, for what joins a fact has the
+        lineage of what founded it and more. Deterministic: the same fold, the same plan.
         """
         founded: dict[Likeness, FactId] = {}
         sessions: dict[FactId, frozenset[Reference]] = {}
@@ -128,7 +129,7 @@ class Canon:
             by_lineage.setdefault(lineage, []).append(Admission(fact, pointer))
         return [
             (FactsAdmitted(generation, tuple(admissions[at : at + ADMISSIONS_MAX])), lineage)
-            for lineage, admissions in by_lineage.items()
+            for lineage, admissions in sorted(by_lineage.items(), key=lambda each: len(each[0]))
             for at in range(0, len(admissions), ADMISSIONS_MAX)
         ]
 
@@ -138,9 +139,13 @@ def found_fact(occurrence: Occurrence) -> FactId:
     return identify(b"mf.fact", occurrence.chunk, occurrence.pointer.n.to_bytes(4, "big"))
 
 
-def make_leaf_key(nonce: bytes, time_start: Instant, text: str) -> bytes:
-    """Key of a tree leaf: unguessable once the nonce is erased, distinct for equal texts (algorithms.md 1)."""
-    return identify(b"mf.leaf", nonce, time_start.to_bytes(8, "big", signed=True), text.encode())
+def make_leaf_key(nonce: bytes, n: int, time_start: Instant, text: str) -> bytes:
+    """Key of a tree leaf: unguessable once the nonce is erased, distinct for equal texts (algorithms.md 1).
+
+    An event has one nonce, so `n` tells its texts apart: an answer may say the same of two intervals.
+    """
+    start = time_start.to_bytes(8, "big", signed=True)
+    return identify(b"mf.leaf", nonce, n.to_bytes(4, "big"), start, text.encode())
 
 
 def read_occurrences(
@@ -173,7 +178,7 @@ def _read_occurrence(
         role=fact.role,
         mentions=tuple(Mention(normalise_label(m.label), m.uncertain) for m in fact.mentions),
         likeness=Likeness(_hash_text(fact.text), fact.time_start // _DAY_MS, fact.time_end // _DAY_MS),
-        leaf_key=make_leaf_key(recorded.nonce, fact.time_start, fact.text),
+        leaf_key=make_leaf_key(recorded.nonce, n, fact.time_start, fact.text),
         length=len(fact.text),
     )
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 # A word with its inner marks; what stands before it tells whether it begins a sentence.
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
-_SENTENCE_END = frozenset('.!?:;\n。！？：；…"“”«»(')
+_SENTENCE_END = frozenset(".!?:;\n。！？：；…¿¡\"'“”„‘‚«»「『([（")
 _POSSESSIVE = re.compile(r"['’]s$")
 
 

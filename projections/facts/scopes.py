@@ -81,10 +81,10 @@ class EntityScopes:
         for mention in mentions:
             entry = self._labels.setdefault(mention.label, _Label())
             self._by_first_word.setdefault(first_word(mention.label), set()).add(mention.label)
-            if not mention.uncertain:
+            if fact in entry.sure or not mention.uncertain:
                 entry.sure[fact] = sessions
                 entry.doubtful.pop(fact, None)
-            elif fact not in entry.sure:
+            else:
                 entry.doubtful[fact] = sessions
         return {mention.label for mention in mentions}
 

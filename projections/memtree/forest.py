@@ -118,6 +118,7 @@ class Forest:
 
     def root_refs(self, scope: Scope) -> tuple[TextRef, ...]:
         """The texts of a tree's root; empty while it has none."""
+        self._settle(scope)
         root = self.trees[scope].root
         return self.refs_of(root) if root is not None and self._is_ready(root) else ()
 

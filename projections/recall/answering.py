@@ -68,19 +68,32 @@ def drop_carried(memories: Iterable[Recalled], *, by_length: bool = False) -> li
     """Drop each memory all of whose source turns are carried by better-ranked ones.
 
     Places are what is scarce in an answer of k: a memory that carries the turns of a better-ranked one and
-    more takes that one's place (R@10 +1.2 points on LoCoMo, R@5 +1.5). With `by_length` characters are: of
-    two that carry the same turns the shorter one takes the better one's place.
+    more takes that one's place (R@10 +1.2 points on LoCoMo, R@5 +1.5), and what it carries besides goes.
+    With `by_length` characters are: of two that carry the same turns the shorter one takes the better one's
+    place.
     """
     kept: list[Recalled] = []
     carried: set[int] = set()
     for memory in memories:
-        turns = set(memory.node.turns)
         place = _place_to_take(kept, memory, by_length=by_length)
-        if place is not None:
-            kept[place] = replace(kept[place], node=memory.node) if by_length else memory
-        elif not turns <= carried:
+        if place is not None and by_length:
+            kept[place] = replace(kept[place], node=memory.node)
+        elif place is not None:
+            kept = _without_carried([*kept[:place], memory, *kept[place + 1 :]])
+        elif not carried.issuperset(memory.node.turns):
             kept.append(memory)
-        carried |= turns
+        carried.update(memory.node.turns)
+    return kept
+
+
+def _without_carried(memories: list[Recalled]) -> list[Recalled]:
+    """The memories that have a source turn which no better-ranked one carries."""
+    kept: list[Recalled] = []
+    carried: set[int] = set()
+    for memory in memories:
+        if not carried.issuperset(memory.node.turns):
+            kept.append(memory)
+        carried.update(memory.node.turns)
     return kept
 
 

@@ -1,0 +1,177 @@
+"""The daemon's parts on one real log, with scripted models and a clock moved by hand; without bus and socket."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+
+from daemon.answers import Answer, Answerer, QueryParams
+from daemon.compaction import Compactor
+from daemon.forgetting import Forgetter
+from daemon.memories import MEMORIES_MAX, Memories
+from daemon.worker import Worker, WorkerParameters
+from events.envelope import Reference
+from events.log import EventLog
+from events.reading import read_user
+from events.registry import read_user_references
+from projections.eventtree.parameters import EventTreeParameters
+from projections.memory import Memory, MemoryParameters
+from projections.memtree.shape import TreeShape
+from projections.ports import Embedder
+from projections.recall.agpr import AgprParameters
+from tests.builders import KEYS, MONDAY, ManualClock, a_batch, a_closing, a_turn
+from tests.bus_in_use import Reported
+from tests.scripted_models import ScriptedEmbedder, ScriptedModel
+from tests.waiting import wait_until
+
+ALICE = KEYS.user("alice")
+MINUTE_MS = 60_000
+
+# Two turns a chunk, three children a node, and a summary for every node.
+SMALL = MemoryParameters(chunk_turns=2, shape=TreeShape(3), concatenation_max=0)
+# Everything that waits, waits for hundredths of a second; what the clock decides waits until it is moved.
+QUICK = WorkerParameters(concurrency=8, first_pause_s=0.01, write_pause_s=0.05, tick_s=0.02)
+
+
+@dataclass
+class Parts:
+    """What `build_parts` ties together, and what most tests do with it."""
+
+    log: EventLog
+    clock: ManualClock
+    model: ScriptedModel
+    memories: Memories
+    worker: Worker
+    forgetter: Forgetter
+    compactor: Compactor
+    answerer: Answerer
+    reported: Reported
+    turns: int = field(default=0)
+
+    async def say(self, *contents: str, session_id: str = "s1", user_id: str = "alice") -> None:
+        """Turns of a session, a minute apart."""
+        for content in contents:
+            self.turns += 1
+            turn = a_turn(
+                content,
+                user_id=user_id,
+                session_id=session_id,
+                turn_id=f"t{self.turns}",
+                happened_at=MONDAY + self.turns * MINUTE_MS,
+            )
+            await self.log.append(a_batch(turn))
+
+    async def close(self, session_id: str = "s1", user_id: str = "alice") -> None:
+        """The session is over."""
+        await self.log.append_event(a_closing(session_id, user_id=user_id, key=str(self.turns)))
+
+    async def memory(self, user_id: str = "alice") -> Memory:
+        """The Memory of a user, up to the log's end."""
+        return await self.memories.catch_up(KEYS.user(user_id))
+
+    async def ask(self, question: str, user_id: str = "alice", **more: int | str) -> Answer:
+        """The answer to a question."""
+        return await self.answerer.query(QueryParams(user_id=user_id, query=question, **more))  # type: ignore[arg-type]
+
+    async def texts(self, question: str, user_id: str = "alice") -> list[str]:
+        """The texts of the best hundred memories."""
+        return [memory.text for memory in (await self.ask(question, user_id, k=100)).memories]
+
+    def is_done(self) -> bool:
+        """Nothing is under way, and every Memory that is here has nothing left to do."""
+        memories = self.memories.loaded().values()
+        return (
+            not self.worker.in_flight
+            and sum(memory.user_seq for memory in memories) == self.log.head
+            and not any(memory.needs_rebuild or memory.pending() for memory in memories)
+        )
+
+    async def until_done(self) -> None:
+        await wait_until(self.is_done, message="the worker does not come to an end")
+
+    async def until_asked(self, calls: int) -> None:
+        """Return once so many calls wait for their answer."""
+        await wait_until(
+            lambda: len(self.model.waiting()) >= calls,
+            message=f"{calls} calls were expected, {len(self.model.waiting())} are out",
+        )
+
+
+def build_parts(
+    log: EventLog,
+    clock: ManualClock,
+    *,
+    model: ScriptedModel | None = None,
+    embedder: Embedder | None = None,
+    worker: WorkerParameters = QUICK,
+    memory: MemoryParameters = SMALL,
+    memories_max: int = MEMORIES_MAX,
+    eventtree: EventTreeParameters | None = None,
+    agpr: AgprParameters | None = None,
+) -> Parts:
+    """The parts, built as daemon/app.py does it."""
+    model = model or ScriptedModel()
+    embedder = embedder or ScriptedEmbedder()
+    reported = Reported()
+    memories = Memories(log, memory, reported, memories_max)
+    working = Worker(log, memories, model, worker, clock, reported)
+    compactor = Compactor(log, memories, working, model, embedder, eventtree or EventTreeParameters())
+    answerer = Answerer(
+        log,
+        memories,
+        embedder,
+        agpr or AgprParameters(),
+        lambda user: compactor.planned.get(user, 0),
+        clock,
+    )
+    forgetter = Forgetter(log, memories, clock, reported, write_pause_s=0.05)
+    return Parts(log, clock, model, memories, working, forgetter, compactor, answerer, reported)
+
+
+@asynccontextmanager
+async def running(parts: Parts) -> AsyncGenerator[Parts, None]:
+    """The parts with their tasks, cancelled on the way out as the daemon does it."""
+    async with anyio.create_task_group() as tasks:
+        for part in (parts.memories.follow, parts.worker.run, parts.forgetter.run):
+            tasks.start_soon(part)
+        try:
+            yield parts
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def running_forgetter(parts: Parts) -> AsyncGenerator[Parts, None]:
+    """Erasing and following alone: no model is asked."""
+    async with anyio.create_task_group() as tasks:
+        for part in (parts.memories.follow, parts.forgetter.run):
+            tasks.start_soon(part)
+        try:
+            yield parts
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+@contextmanager
+def unwritable(path: Path) -> Iterator[None]:
+    """Another program holds the store's write lock: every transaction of ours fails, reading goes on."""
+    other = sqlite3.connect(path, isolation_level=None, timeout=5)
+    try:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+    finally:
+        other.close()
+
+
+async def event_types(log: EventLog, user: Reference | None = None) -> list[str]:
+    """The wire names of all events, user by user; or of one user's, in order."""
+    users = await log.read(read_user_references) if user is None else (user,)
+    found: list[str] = []
+    for each in users:
+        found += [event.type for event in await log.read(lambda db, each=each: read_user(db, each, limit=10_000))]  # type: ignore[misc]
+    return found

@@ -1,0 +1,299 @@
+"""The configuration: every key by file and by environment, and a sentence that names what is wrong."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from daemon.cli import EX_CONFIG, main
+from daemon.config import (
+    Config,
+    ConfigInvalid,
+    config_keys,
+    hide_password,
+    parse_mode,
+    parse_zone,
+    read_config,
+)
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "deploy" / "memforest.toml"
+
+# A value for each key that differs from its default and is allowed.
+OTHERS: dict[str, object] = {
+    "data.dir": "/elsewhere",
+    "bus.url": "nats://elsewhere:4222",
+    "bus.stream": "OTHER_1-a",
+    "bus.embedded": True,
+    "bus.credentials": "/a.creds",
+    "bus.zone": "Europe/Berlin",
+    "socket.path": "/run/a.sock",
+    "socket.mode": "0660",
+    "models.concurrency": 4,
+    "log.level": "debug",
+    "log.format": "json",
+    "memtree.chunk_turns": 4,
+    "memtree.branching": 5,
+    "memtree.concatenation_max": 0,
+    "memtree.idle_s": 5.5,
+    "memtree.refresh_age_s": 60.0,
+    "eventtree.preset": "paper",
+    "eventtree.alpha": 0.1,
+    "eventtree.beta": 0.5,
+    "eventtree.window": 3,
+    "eventtree.eta": 0.5,
+    "eventtree.ratio": 0.3,
+    "eventtree.time_bonus": 0.0,
+    "agpr.candidates_per_answer": 2,
+    "agpr.anchor_share": 0.5,
+    "agpr.time_unit": "days",
+    "agpr.gamma": 0.5,
+    "agpr.smoothing": 0.0,
+    "agpr.cosine_weight": 0.5,
+}
+# Keys of what this release does not have yet: any value is an error that says so.
+NOT_YET = {"models.chat_url", "models.chat_model", "models.embed_url", "models.embed_model", "models.api_key"}
+ONLY_ONE = {"models.embedder"}
+
+
+def value_of(config: Config, name: str) -> object:
+    section, key = name.split(".")
+    return getattr(getattr(config, section), key)
+
+
+def variable(name: str) -> str:
+    return "MEMFOREST_" + name.replace(".", "_", 1).upper()
+
+
+def as_toml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def read_text(tmp_path: Path, text: str, environ: dict[str, str] | None = None) -> Config:
+    path = tmp_path / "memforest.toml"
+    path.write_text(text, encoding="utf-8")
+    return read_config(path, environ or {})
+
+
+def refusal(tmp_path: Path, text: str = "", environ: dict[str, str] | None = None) -> str:
+    with pytest.raises(ConfigInvalid) as raised:
+        read_text(tmp_path, text, environ)
+    return str(raised.value)
+
+
+def test_these_tests_know_every_key() -> None:
+    assert {name for name, _ in config_keys()} == OTHERS.keys() | NOT_YET | ONLY_ONE
+
+
+def test_there_are_at_most_40_operational_keys() -> None:
+    operational = [name for name, _ in config_keys() if name.split(".")[0] not in ("memtree", "eventtree", "agpr")]
+
+    assert len(operational) <= 40
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_each_key_is_read_from_the_file_and_from_the_environment_which_wins(tmp_path: Path, name: str) -> None:
+    section, key = name.split(".")
+    default, other = dict(config_keys())[name], OTHERS[name]
+    by_file = read_text(tmp_path, f"[{section}]\n{key} = {as_toml(other)}")
+    by_environment = read_config(None, {variable(name): str(other)})
+    both = read_text(tmp_path, f"[{section}]\n{key} = {as_toml(default)}", {variable(name): str(other)})
+
+    assert value_of(Config(), name) == default != other
+    assert [value_of(config, name) for config in (by_file, by_environment, both)] == [other, other, other]
+
+
+@pytest.mark.parametrize("name", sorted(NOT_YET))
+def test_models_at_an_endpoint_are_refused_until_they_are_there(tmp_path: Path, name: str) -> None:
+    sentence = refusal(tmp_path, environ={variable(name): "Xylophon"})
+
+    assert name in sentence
+    assert "Xylophon" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[surprise]\na = 1", "surprise"),
+        ("[bus]\nsurprise = 1", "bus.surprise"),
+        ("[Bus]\nurl = 'x'", "Bus"),
+        ("bus = 'nats://x'", "[bus]"),
+        ("[bus]\nurl = 5", "bus.url"),
+        ("[bus]\nembedded = 'yes'", "bus.embedded"),
+        ("[bus]\nembedded = 1", "bus.embedded"),
+        ("[models]\nconcurrency = true", "models.concurrency"),
+        ("[models]\nconcurrency = 4.0", "models.concurrency"),
+        ("[memtree]\nidle_s = '30'", "memtree.idle_s"),
+        ("[socket]\nmode = 0o600", "socket.mode"),
+        ("[bus\n", "TOML"),
+    ],
+)
+def test_what_is_no_key_or_of_another_type_names_itself(tmp_path: Path, text: str, named: str) -> None:
+    assert named in refusal(tmp_path, text)
+
+
+def test_a_whole_number_is_good_for_a_number(tmp_path: Path) -> None:
+    idle_s = read_text(tmp_path, "[memtree]\nidle_s = 30").memtree.idle_s
+
+    assert (idle_s, type(idle_s)) == (30.0, float)
+
+
+@pytest.mark.parametrize(
+    "name", ["MEMFOREST_SURPRISE", "MEMFOREST_BUS_SURPRISE", "MEMFOREST_", "MEMFOREST_BUS", "MEMFOREST_BUSURL"]
+)
+def test_a_variable_with_our_prefix_that_is_no_key_names_itself(name: str) -> None:
+    with pytest.raises(ConfigInvalid, match=name):
+        read_config(None, {name: "1"})
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("bus.embedded", "yes"),
+        ("models.concurrency", "four"),
+        ("models.concurrency", "4.0"),
+        ("memtree.idle_s", "soon"),
+    ],
+)
+def test_a_variable_of_another_type_names_its_key_and_not_its_value(name: str, text: str) -> None:
+    with pytest.raises(ConfigInvalid, match=name) as raised:
+        read_config(None, {variable(name): text})
+
+    assert text not in str(raised.value).replace("true or false", "").split()
+
+
+@pytest.mark.parametrize("text", ["true", "True", "1"])
+def test_yes_and_no_are_true_and_false_or_1_and_0(text: str) -> None:
+    assert read_config(None, {"MEMFOREST_BUS_EMBEDDED": text}).bus.embedded is True
+    assert read_config(None, {"MEMFOREST_BUS_EMBEDDED": "0"}).bus.embedded is False
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("models.concurrency", value) for value in (0, -1, 4097)),
+        *(("models.embedder", value) for value in ("", "Hashing")),
+        *(("log.level", value) for value in ("", "INFO", "trace")),
+        ("log.format", "xml"),
+        *(("memtree.chunk_turns", value) for value in (0, 65)),
+        *(("memtree.branching", value) for value in (0, 2)),
+        ("memtree.concatenation_max", -1),
+        *(("memtree.idle_s", value) for value in (0, -1, "nan")),
+        *(("memtree.refresh_age_s", value) for value in (0, "nan")),
+        ("eventtree.preset", "best"),
+        *(("eventtree.alpha", value) for value in (0, 1.5, "nan")),
+        *(("eventtree.beta", value) for value in (-0.1, 1.1)),
+        ("eventtree.window", -1),
+        ("eventtree.eta", 2),
+        *(("eventtree.ratio", value) for value in (-0.1, 1, "nan")),
+        *(("eventtree.time_bonus", value) for value in (-1, "inf")),
+        ("agpr.candidates_per_answer", 0),
+        *(("agpr.anchor_share", value) for value in (0, 1.1)),
+        ("agpr.time_unit", "years"),
+        *(("agpr.gamma", value) for value in (-0.1, 1.1, "nan")),
+        *(("agpr.smoothing", value) for value in (-0.1, "inf")),
+        ("agpr.cosine_weight", 1.1),
+        *(("data.dir", value) for value in ("",)),
+        *(("bus.stream", value) for value in ("", "A.B", "A B", "*")),
+        *(("bus.zone", value) for value in ("", "Nowhere/At-all", "../../etc/passwd", "/etc/localtime")),
+        *(("socket.mode", value) for value in ("", "600x", "0066", "1777", "-600", "0400")),
+    ],
+)
+def test_a_value_out_of_its_range_is_refused_by_name(name: str, value: object) -> None:
+    with pytest.raises(ConfigInvalid, match=name.split(".")[1]):
+        read_config(None, {variable(name): str(value)})
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigInvalid, match="nowhere.toml"):
+        read_config(tmp_path / "nowhere.toml", {})
+    latin = tmp_path / "latin.toml"
+    latin.write_bytes(b"[data]\ndir = '/home/J\xf6rg'")
+    with pytest.raises(ConfigInvalid, match=r"latin\.toml"):
+        read_config(latin, {})
+
+
+def test_a_file_in_utf_8_is_read_whatever_the_locale_is(tmp_path: Path) -> None:
+    assert read_text(tmp_path, '[data]\ndir = "/home/Jörg"').data_dir == Path("/home/Jörg")
+
+
+def test_the_example_file_shows_every_key_with_its_default() -> None:
+    text = EXAMPLE.read_text(encoding="utf-8")
+    shown = "\n".join(
+        line.removeprefix("# ") if line.startswith("# ") and _is_key(line) else line for line in text.splitlines()
+    )
+    parsed: dict[str, dict[str, Any]] = tomllib.loads(shown)
+    found = {f"{section}.{key}": value for section, keys in parsed.items() for key, value in keys.items()}
+
+    # What a package installs elsewhere than a checkout does.
+    places = {"data.dir": "/var/lib/memforest", "socket.path": "/run/memforest/memforest.sock"}
+    assert found == dict(config_keys()) | places
+
+
+def test_the_example_file_is_read_as_it_stands() -> None:
+    config = read_config(EXAMPLE, {})
+
+    differing = {name for name, default in config_keys() if value_of(config, name) != default}
+    assert differing == {"data.dir", "socket.path"}
+
+
+def _is_key(line: str) -> bool:
+    name, sign, _ = line.removeprefix("# ").partition(" = ")
+    return bool(sign) and name in {key.partition(".")[2] for key, _ in config_keys()}
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("nats://127.0.0.1:4222", "nats://127.0.0.1:4222"),
+        ("nats://alice:Xylophon@host:4222", "nats://host:4222"),
+        ("nats://Xylophon@host", "nats://host"),
+        ("tls://alice:p@Xylophon@host", "tls://host"),
+        ("nats://alice:Xylophon://x@host", "nats://host"),
+        # nats-py takes an address without a scheme, too.
+        ("alice:Xylophon@host:4222", "host:4222"),
+        ("host:4222", "host:4222"),
+        ("", ""),
+    ],
+)
+def test_what_stands_before_the_host_of_an_address_is_never_shown(url: str, shown: str) -> None:
+    assert hide_password(url) == shown
+
+
+def test_the_command_shows_every_key_and_no_password(tmp_path: Path) -> None:
+    environ = {"MEMFOREST_BUS_URL": "nats://alice:Xylophon@host:4222"}
+    result = CliRunner().invoke(main, ["config", "--data", str(tmp_path)], env=environ)
+
+    assert result.exit_code == 0
+    assert [line.split(" = ")[0] for line in result.output.splitlines()] == [name for name, _ in config_keys()]
+    assert 'bus.url = "nats://host:4222"' in result.output
+    assert f'data.dir = "{tmp_path}"' in result.output
+    assert "Xylophon" not in result.output
+
+
+def test_a_wrong_configuration_ends_a_command_with_78_and_a_sentence() -> None:
+    result = CliRunner().invoke(main, ["config"], env={"MEMFOREST_BUS_SURPRISE": "1"})
+
+    assert result.exit_code == EX_CONFIG
+    assert "MEMFOREST_BUS_SURPRISE" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_modes_are_octal() -> None:
+    assert [oct(parse_mode(text)) for text in ("0600", "660", "0o666")] == ["0o600", "0o660", "0o666"]
+
+
+def test_zones_are_those_of_the_iana() -> None:
+    assert str(parse_zone("Asia/Kathmandu")) == "Asia/Kathmandu"
+
+
+def test_an_empty_socket_path_is_in_the_data_directory() -> None:
+    config = read_config(None, {"MEMFOREST_DATA_DIR": "~/forest"})
+
+    assert config.socket_path == Path("~/forest/memforest.sock").expanduser()
+    assert config.credentials_path is None

@@ -1,0 +1,88 @@
+"""One form for one entity in every script, and which capitals are names."""
+
+from __future__ import annotations
+
+import pytest
+
+from projections.facts.labels import CapitalCounts, first_word, normalise_label
+
+
+@pytest.mark.parametrize(
+    ("label", "form"),
+    [
+        ("Nate", "nate"),
+        ("  New \n York ", "new york"),
+        ("José", "josé"),
+        ("Jose\u0301", "josé"),  # the accent as a character of its own
+        ("北京", "北京"),
+        ("Москва", "москва"),
+        ("Ｍｉａｍｉ", "miami"),  # full width
+        ("Straße", "strasse"),
+        ("Nate's", "nate"),
+        ("Nate’s", "nate"),
+        ("James'", "james'"),
+        ("C++", "c++"),
+        ("O'Brien", "o'brien"),
+    ],
+)
+def test_a_label_has_one_form(label: str, form: str) -> None:
+    assert normalise_label(label) == form
+    assert normalise_label(form) == form
+
+
+@pytest.mark.parametrize(("one", "other"), [("C++", "C#"), ("C", "C++"), ("José", "Jos"), ("José", "Jose")])
+def test_labels_that_differ_in_a_sign_or_an_accent_stay_apart(one: str, other: str) -> None:
+    assert normalise_label(one) != normalise_label(other)
+
+
+def test_a_capital_inside_a_sentence_makes_a_name() -> None:
+    counts = CapitalCounts()
+    changed = counts.count("Yesterday I met Nate.")
+
+    assert changed == {"i", "met", "nate"}
+    assert counts.is_name("nate")
+    assert not counts.is_name("met")
+    assert not counts.is_name("yesterday")
+
+
+@pytest.mark.parametrize(
+    "text", ["Thanks.", "Well. Thanks.", "Really? Thanks.", "„Thanks“ so", "“Thanks” so", "a:\nThanks", "(Thanks)"]
+)
+def test_a_capital_where_a_sentence_begins_makes_none(text: str) -> None:
+    counts = CapitalCounts()
+    counts.count(text)
+
+    assert not counts.is_name("thanks")
+
+
+def test_a_word_that_is_as_often_common_is_no_name() -> None:
+    counts = CapitalCounts()
+    counts.count("we met Rose")
+    assert counts.is_name("rose")
+
+    counts.count("a rose")
+    assert not counts.is_name("rose")
+
+    counts.count("we met Rose and Rose")
+    assert counts.is_name("rose")
+
+
+def test_the_first_word_decides_for_a_label_of_several() -> None:
+    counts = CapitalCounts()
+    counts.count("we met Nate")
+
+    assert first_word("nate the great") == "nate"
+    assert counts.is_name("nate the great")
+    assert not counts.is_name("the great nate")
+
+
+def test_a_possessive_counts_for_its_name() -> None:
+    counts = CapitalCounts()
+
+    assert counts.count("we took Nate's car") >= {"nate"}
+    assert counts.is_name("nate")
+
+
+def test_scripts_without_capitals_change_no_count() -> None:
+    assert CapitalCounts().count("我住在北京。") == set()
+    assert CapitalCounts().count("мы едем в Москва") >= {"москва"}

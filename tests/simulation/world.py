@@ -1,0 +1,182 @@
+"""A daemon without bus and socket: the real log, fold, worker, compactor and forgetter with scripted models."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+
+from daemon.answers import Answer, Answerer, QueryParams
+from daemon.compaction import CompactionRunning, Compactor
+from daemon.forgetting import Forgetter, SessionUnknown
+from daemon.memories import Memories, fold_from_nothing
+from daemon.worker import Worker, WorkerParameters
+from events.envelope import Reference
+from events.log import EventLog
+from events.registry import read_tombstones, read_user_references
+from projections.digests import digest_memory
+from projections.eventtree.parameters import EventTreeParameters
+from projections.memory import MemoryParameters
+from projections.memtree.shape import TreeShape
+from projections.recall.agpr import NO_EMBEDDER
+from tests.builders import SECRET, ManualClock, seeded_nonces
+from tests.scripted_models import ScriptedEmbedder, ScriptedModel
+from tests.waiting import wait_until
+
+# Small trees of several levels, and summaries from two sentences on.
+PARAMETERS = MemoryParameters(chunk_turns=2, shape=TreeShape(3), concatenation_max=60)
+# Rounds without a change after which nothing will change by itself.
+QUIET_ROUNDS = 3
+BUILT_WITHIN_S = 20.0
+
+
+@dataclass
+class Reports:
+    """What the daemon would have logged."""
+
+    names: list[str] = field(default_factory=list[str])
+
+    def __call__(self, event: str, /, **fields: object) -> None:
+        self.names.append(event)
+
+
+@dataclass
+class Daemon:
+    """The parts of one run, and the tasks they run in."""
+
+    log: EventLog
+    memories: Memories
+    model: ScriptedModel
+    worker: Worker
+    forgetter: Forgetter
+    compactor: Compactor
+    answerer: Answerer
+    reports: Reports
+    tasks: TaskGroup
+    forgetting: int = 0
+
+    def compact_soon(self, user_id: str) -> None:
+        """Compact a user in the background, unless that runs already."""
+        self.tasks.start_soon(self._compact, self.log.keys.user(user_id))
+
+    def forget_soon(self, user_id: str, session_id: str) -> None:
+        """Forget a session in the background."""
+        self.tasks.start_soon(self.forget, user_id, session_id)
+
+    async def forget(self, user_id: str, session_id: str) -> bool:
+        """Forget a session and wait for the receipt; False for one that was never heard of."""
+        self.forgetting += 1
+        try:
+            await self.forgetter.forget(user_id, session_id)
+        except SessionUnknown:
+            return False
+        finally:
+            self.forgetting -= 1
+        return True
+
+    async def ask(self, user_id: str, question: str) -> Answer:
+        return await self.answerer.query(QueryParams(user_id=user_id, query=question))
+
+    async def settle(self) -> None:
+        """Return once nothing moves any more until a test lets a model answer."""
+        quiet = 0
+        seen = self._signature()
+        while quiet < QUIET_ROUNDS:
+            # The writer's thread takes things in order, so what was under way is done behind it.
+            await self.log.write(_nothing)
+            await self.log.read(_nothing)
+            await anyio.lowlevel.checkpoint()
+            quiet = quiet + 1 if self._signature() == seen and not self._is_busy() else 0
+            seen = self._signature()
+
+    async def build(self) -> None:
+        """Answer everything, and return once nothing is pending for any user."""
+        self.model.release()
+        await wait_until(lambda: not self.compactor.planned and not self.forgetting, BUILT_WITHIN_S, "not idle")
+        with anyio.fail_after(BUILT_WITHIN_S):
+            while await self.pending():
+                await self.settle()
+
+    async def pending(self) -> int:
+        """What is still to be done, for all users."""
+        total = len(self.worker.in_flight)
+        for user in await self.users():
+            total += (await self.memories.catch_up(user)).pending()
+        return total
+
+    async def users(self) -> tuple[Reference, ...]:
+        return await self.log.read(read_user_references)
+
+    async def check(self) -> None:
+        """Assert that each Memory is what a fold from nothing gives."""
+        for user in await self.users():
+            while True:
+                tombstones = await self.log.read(partial(read_tombstones, user=user))
+                live = digest_memory(await self.memories.catch_up(user))
+                folded = await fold_from_nothing(self.log, user, PARAMETERS, live.user_seq)
+                # What was forgotten meanwhile the fold leaves out, and the live one could not know.
+                if tombstones == await self.log.read(partial(read_tombstones, user=user)):
+                    break
+
+            assert digest_memory(folded) == live
+
+    def _signature(self) -> tuple[object, ...]:
+        projected = tuple(sorted((user, each.user_seq) for user, each in self.memories.loaded().items()))
+        return self.log.head, frozenset(self.worker.in_flight), len(self.model.calls), projected
+
+    def _is_busy(self) -> bool:
+        """Whether something is under way that a model does not hold back."""
+        held = len(self.model.waiting())
+        planned = sum(self.compactor.planned.values())
+        compacting = bool(self.compactor.planned) and not planned
+        return compacting or held < min(len(self.worker.in_flight) + planned, int(self.worker.slots.total_tokens))
+
+    async def _compact(self, user: Reference) -> None:
+        try:
+            await self.compactor.compact(user)
+        except CompactionRunning:
+            return
+
+
+@asynccontextmanager
+async def running(path: Path, clock: ManualClock, *, held: bool) -> AsyncGenerator[Daemon]:
+    """One life of a daemon on the store at `path`: ended like by a signal, whatever is under way."""
+    log = await EventLog.open(path, clock, seeded_nonces(1), SECRET)
+    try:
+        async with anyio.create_task_group() as tasks:
+            daemon = _build(log, clock, ScriptedModel(held=held), tasks)
+            parts: list[Callable[[], Coroutine[object, object, None]]] = [
+                daemon.memories.follow,
+                daemon.worker.run,
+                daemon.forgetter.run,
+            ]
+            for part in parts:
+                tasks.start_soon(part)
+            yield daemon
+            tasks.cancel_scope.cancel()
+    finally:
+        await log.close()
+
+
+def _build(log: EventLog, clock: ManualClock, model: ScriptedModel, tasks: TaskGroup) -> Daemon:
+    reports = Reports()
+    memories = Memories(log, PARAMETERS, reports)
+    # A failed call is tried again at once; chunks of quiet sessions are closed by the history itself.
+    pace = WorkerParameters(first_pause_s=0, tick_s=3600)
+    worker = Worker(log, memories, model, pace, clock, reports)
+    embedder = ScriptedEmbedder()
+    compactor = Compactor(log, memories, worker, model, embedder, EventTreeParameters())
+    forgetter = Forgetter(log, memories, clock, reports)
+    answerer = Answerer(log, memories, embedder, NO_EMBEDDER, lambda _: 0, clock)
+    return Daemon(log, memories, model, worker, forgetter, compactor, answerer, reports, tasks)
+
+
+def _nothing(connection: sqlite3.Connection) -> None:
+    connection.execute("SELECT 1").fetchone()
