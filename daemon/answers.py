@@ -13,6 +13,7 @@ from events.envelope import RecordedEvent, Reference
 from events.errors import InvalidInput, MemForestError
 from events.log import EventLog
 from events.reading import read_events
+from events.registry import knows_user
 from events.session import Part, TurnRecorded
 from events.time import Instant, to_iso
 from projections.memory import Memory
@@ -138,6 +139,8 @@ class Answerer:
         user = self._log.keys.user(params.user_id)
         if params.wait_for is not None:
             await self.wait_for(user, params.wait_for)
+        if not await self._log.read(partial(knows_user, user=user)):
+            return Answer([], "", Watermark(0, 0, 0, 0.0))
         vector = None
         if self._parameters.cosine_weight:
             vector = (await self._embedder.embed([params.query]))[0]
@@ -161,13 +164,18 @@ class Answerer:
         while True:
             user_seq: int | None
             if isinstance(target, str):
-                user_seq = await self._log.read(partial(_find_key, key=self._log.keys.key(target)))
-            else:
+                key = self._log.keys.key(target)
+                user_seq = await self._log.read(partial(_find_key, user=user, key=key))
+            elif await self._log.read(partial(knows_user, user=user)):
                 user_seq = target
-            async with self._memories.use(user) as memory:
-                if user_seq is not None and memory.user_seq >= user_seq:
-                    return
-                changed = self._memories.changed
+            else:
+                user_seq = None
+            changed = self._memories.changed
+            if user_seq is not None:
+                async with self._memories.use(user) as memory:
+                    if memory.user_seq >= user_seq:
+                        return
+                    changed = self._memories.changed
             # Dead letters come without an event, so waiting for the log to grow is not enough.
             await self._memories.wait_a_moment(changed)
 
@@ -230,9 +238,10 @@ def _check(params: QueryParams) -> None:
         raise InvalidInput(f"query has 1 to {QUESTION_CHARACTERS_MAX} characters")
 
 
-def _find_key(connection: sqlite3.Connection, key: Reference) -> int | None:
+def _find_key(connection: sqlite3.Connection, user: Reference, key: Reference) -> int | None:
     """The user_seq of the event with a key, None while there is none; raises what became of it otherwise."""
-    row = connection.execute("SELECT seq, user_seq FROM events WHERE key = ?", (key,)).fetchone()
+    named = "SELECT seq, user_seq FROM events WHERE key = ? AND user = ?"
+    row = connection.execute(named, (key, user)).fetchone()
     if row is not None:
         conflicts = "SELECT 1 FROM events WHERE caused_by = ? AND type = 'turn.conflicted' LIMIT 1"
         if connection.execute(conflicts, (row[0],)).fetchone():

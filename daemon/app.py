@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError
@@ -21,6 +21,7 @@ from daemon.answers import Answerer
 from daemon.bus import BusUnavailable, NatsBus
 from daemon.compaction import Compactor
 from daemon.config import Config, hide_password, parse_mode, parse_zone
+from daemon.dead_letters import DeadLetters
 from daemon.decoding import Decoder
 from daemon.embedded_bus import EmbeddedBus
 from daemon.forgetting import Forgetter
@@ -36,6 +37,7 @@ from daemon.publishing import Publisher
 from daemon.socket_server import SocketServer
 from daemon.status import Status
 from daemon.structures import Structures
+from daemon.vectors import VectorFiller
 from daemon.worker import Worker, WorkerParameters
 from events.digests import StoredDigest, record_digests
 from events.errors import StoreUnusable
@@ -45,6 +47,7 @@ from projections.digests import digest_memory
 
 # Running requests get this long when the daemon stops; model calls and all else are then cancelled.
 GRACE_S = 5.0
+DIGESTS_WITHIN_S = 5.0
 EMBEDDED_BUS_FOLDER = "nats"
 CONNECT_PAUSE_S = 0.05
 
@@ -77,6 +80,7 @@ class App:
     worker: Worker
     forgetter: Forgetter
     compactor: Compactor
+    vectors: VectorFiller | None
     socket: SocketServer
 
 
@@ -138,11 +142,16 @@ def _build(config: Config, report: Report, clock: Callable[[], Instant], lock: i
             publisher=Publisher(bus, decoder),
             forgetter=forgetter,
             compactor=compactor,
+            dead_letters=DeadLetters(log, decoder),
             status=status,
         )
     )
     socket = SocketServer(config.socket_path, parse_mode(config.socket.mode), handlers=handlers, report=report)
-    return App(config, report, lock, log, memories, embedded, bus, ingest, worker, forgetter, compactor, socket)
+    # The hashing embedder's vectors rank nothing by default, so nothing is embedded for it.
+    vectors = VectorFiller(log, memories, embedder) if config.agpr.cosine_weight else None
+    return App(
+        config, report, lock, log, memories, embedded, bus, ingest, worker, forgetter, compactor, vectors, socket
+    )
 
 
 async def run(app: App, stopping: anyio.Event, started: Callable[[], None] = lambda: None) -> None:
@@ -170,6 +179,8 @@ def _parts(app: App) -> dict[str, Callable[[], Coroutine[object, object, None]]]
         "ingest": app.ingest.run,
         "watchdog": lambda: _feed_watchdog(app),
     }
+    if app.vectors is not None:
+        parts["vectors"] = app.vectors.run
     if app.embedded_bus is not None:
         parts["embedded_bus"] = app.embedded_bus.run
         parts["stream"] = lambda: _create_stream(app)
@@ -198,24 +209,27 @@ async def _feed_watchdog(app: App) -> None:
 async def stop(app: App) -> None:
     """Let go of everything, in order; safe after a failure too."""
     with anyio.CancelScope(shield=True):
-        app.socket.close()
-        await app.bus.close()
-        if app.embedded_bus is not None:
-            await app.embedded_bus.stop()
-        await _record_digests(app)
-        await app.log.close()
-        os.close(app.lock)
+        # Whatever fails on the way, all that comes after it is let go of, too.
+        async with AsyncExitStack() as last:
+            last.callback(os.close, app.lock)
+            last.push_async_callback(app.log.close)
+            last.push_async_callback(_record_digests, app)
+            if app.embedded_bus is not None:
+                last.push_async_callback(app.embedded_bus.stop)
+            last.push_async_callback(app.bus.close)
+            last.callback(app.socket.close)
         app.report("daemon.stopped")
 
 
 async def _record_digests(app: App) -> None:
-    """Leave what the Memories were, for `memforestd verify`."""
-    digests = [
-        StoredDigest(user, digest.user_seq, digest.facts, digest.scopes, digest.trees, digest.units)
-        for user, memory in app.memories.loaded().items()
-        if not memory.needs_rebuild
-        for digest in [digest_memory(memory)]
-    ]
+    """Leave what the Memories were, for `memforestd verify`; as many as there is time for."""
+    digests: list[StoredDigest] = []
+    until = anyio.current_time() + DIGESTS_WITHIN_S
+    for user, memory in app.memories.loaded().items():
+        if not memory.needs_rebuild and anyio.current_time() < until:
+            digest = digest_memory(memory)
+            parts = (digest.facts, digest.scopes, digest.trees, digest.units)
+            digests.append(StoredDigest(user, digest.user_seq, *parts))
     with suppress(StoreUnusable):  # a full disk must not keep the daemon from ending
         await app.log.write(partial(record_digests, digests=digests))
 

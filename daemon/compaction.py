@@ -7,7 +7,7 @@ asking again goes on from there (algorithms.md 2, way 2).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import anyio
 import numpy as np
@@ -31,6 +31,8 @@ from projections.texts import FactText, TextRef, WrittenText
 
 # Texts handed to the embedder at once.
 EMBED_TEXTS_MAX = 256
+# Groups recorded in one transaction.
+GROUPS_AT_ONCE = 64
 
 
 class CompactionRunning(MemForestError):
@@ -76,6 +78,23 @@ class _Planned:
 
     partition: Partition
     plan: MergePlan
+
+
+@dataclass(frozen=True, slots=True)
+class _Fused:
+    """A group with its text, before it is recorded."""
+
+    members: list[_LiveNode]
+    unit: UnitId
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What the model calls of one compaction came to so far."""
+
+    fused: list[_Fused] = field(default_factory=list[_Fused])
+    failures: list[Exception] = field(default_factory=list[Exception])
 
 
 class Compactor:
@@ -127,14 +146,14 @@ class Compactor:
         else:
             units = await self._record_partition(user, nodes, planned.partition)
         self.planned[user] = len(planned.plan.groups)
-        failures: list[Exception] = []
+        run = _Run()
         async with anyio.create_task_group() as fusing:
             for group in planned.plan.groups:
                 members = [nodes[index] for index in group]
                 unit = units[planned.partition.labels[group[0]]]
-                fusing.start_soon(self._fuse, user, members, unit, failures, name="compaction.fuse")
-        if failures:
-            raise failures[0]
+                fusing.start_soon(self._fuse, user, members, unit, run, name="compaction.fuse")
+        if run.failures:
+            raise run.failures[0]
         memory = await self._memories.catch_up(user)
         facts, after = len(memory.canon.facts), len(live_nodes(memory))
         return CompactionResult(
@@ -191,9 +210,7 @@ class Compactor:
             break
         return units
 
-    async def _fuse(
-        self, user: Reference, members: list[_LiveNode], unit: UnitId, failures: list[Exception]
-    ) -> None:
+    async def _fuse(self, user: Reference, members: list[_LiveNode], unit: UnitId, run: _Run) -> None:
         """Ask for one text for a group and record it, unless its members changed meanwhile."""
         try:
             refs = [node.ref for node in members]
@@ -214,25 +231,34 @@ class Compactor:
                 )
             if not text.strip():
                 raise AnswerInvalid("the text of a group is empty")
-            await self._record_group(user, members, unit, text)
+            run.fused.append(_Fused(members, unit, text))
+            await self._record_groups(user, run.fused)
         except Exception as error:  # the other groups' calls are paid for and go on
-            failures.append(error)
+            run.failures.append(error)
         finally:
             self.planned[user] -= 1
 
-    async def _record_group(self, user: Reference, members: list[_LiveNode], unit: UnitId, text: str) -> None:
-        facts = tuple(fact for node in members for fact in node.members)
-        while True:
-            async with self._worker.planner(user):
+    async def _record_groups(self, user: Reference, fused: list[_Fused]) -> None:
+        """Record what is fused by now, in one transaction: the first to come takes the others' along."""
+        async with self._worker.planner(user):
+            while fused:
                 memory = await self._memories.catch_up(user)
-                if any(node.id not in memory.nodes.row_of for node in members):
-                    return  # a member was forgotten or grouped otherwise; its words must not come back
-                event = NodesMerged(memory.parameters.generation, unit, facts, self._model.name, text)
+                taken = fused[:GROUPS_AT_ONCE]
+                events = [
+                    _decision(memory, self._merged(memory, each))
+                    for each in taken
+                    # A member that was forgotten, or grouped otherwise: its words must not come back.
+                    if all(node.id in memory.nodes.row_of for node in each.members)
+                ]
                 try:
-                    await self._log.append_event(_decision(memory, event))
-                    return
+                    await self._log.append(Batch(events=tuple(events)))
                 except StaleDecision:
                     continue
+                del fused[: len(taken)]
+
+    def _merged(self, memory: Memory, fused: _Fused) -> NodesMerged:
+        facts = tuple(fact for node in fused.members for fact in node.members)
+        return NodesMerged(memory.parameters.generation, fused.unit, facts, self._model.name, fused.text)
 
 
 def live_nodes(memory: Memory) -> list[_LiveNode]:

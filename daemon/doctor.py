@@ -50,12 +50,16 @@ async def create_stream(config: Config) -> str:
 
     Raises `BusUnavailable` when the server cannot be reached or refuses.
     """
+    failure: BusUnavailable | None = None
     async with _bus_in_use(config) as bus:
-        if bus.state == "down":
-            raise BusUnavailable(f"{hide_password(config.bus.url)}: {bus.reason}")
         existed = bus.state == "up"
-        await bus.create_stream()
-        return f"stream {config.bus.stream} {'is there' if existed else 'was created'}"
+        try:
+            await bus.create_stream()
+        except BusUnavailable as error:
+            failure = error  # raised in here it would come out as an exception group
+    if failure is not None:
+        raise BusUnavailable(f"{hide_password(config.bus.url)}: {failure}") from failure
+    return f"stream {config.bus.stream} {'is there' if existed else 'was created'}"
 
 
 def _examine_directory(config: Config) -> Finding:

@@ -24,11 +24,10 @@ from events.registry import knows_session, read_user_name
 from events.session import SessionErased, SessionForgotten
 from events.time import Instant
 
-# How often emptying the write-ahead log is tried while a reader is in the way, and the pause between.
-TRUNCATE_ATTEMPTS_MAX = 5
-TRUNCATE_PAUSE_S = 0.1
-# Before erasing goes on after the disk failed, or after a reader would not get out of the way.
-WRITE_PAUSE_S = 5.0
+# Before the write-ahead log is emptied again (each try holds up the writer), or after the disk failed.
+PAUSE_S = 2.0
+# How long a caller waits for the end of the erasing; it goes on without them.
+WAIT_S = 30.0
 
 
 class SessionUnknown(MemForestError):
@@ -39,7 +38,7 @@ class SessionUnknown(MemForestError):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What forgetting a session took. `complete` says that its words are gone from the files of the log."""
+    """What forgetting a session took so far; `complete` says that its words are in no file of the log any more."""
 
     session_id: str
     forgotten_user_seq: int
@@ -59,21 +58,22 @@ class Forgetter:
         memories: Memories,
         clock: Callable[[], Instant],
         report: Report,
-        write_pause_s: float = WRITE_PAUSE_S,
+        write_pause_s: float = PAUSE_S,
+        wait_s: float = WAIT_S,
     ) -> None:
+        """`write_pause_s`: before a file that could not be written is tried again; `wait_s`: of a caller."""
         self._log = log
         self._memories = memories
         self._clock = clock
         self._report = report
         self._write_pause_s = write_pause_s
+        self._wait_s = wait_s
         self._erased = anyio.Event()
-        # A reader kept the write-ahead log from being emptied.
-        self._wal_holds_words = False
 
     async def forget(self, user_id: str, session_id: str) -> Receipt:
-        """Forget a session and wait until it is erased. Works with the bus down; asking twice is the same.
+        """Forget a session, and wait a while until it is erased. Works with the bus down; twice is the same.
 
-        Raises `SessionUnknown`. When the caller's deadline ends the wait, erasing goes on all the same.
+        Raises `SessionUnknown`. Whoever stops waiting does not stop the erasing.
         """
         user = self._log.keys.user(user_id)
         session = self._log.keys.session(user_id, session_id)
@@ -89,21 +89,26 @@ class Forgetter:
         )
         await self._log.append_event(wish)
         self._memories.hide(user, session)
-        erased = self._erased  # taken before looking, or the last one could pass unseen
-        while session in {each for _, each in await self._log.read(read_unerased)}:
-            await erased.wait()
-            erased = self._erased
+        complete = False
+        with anyio.move_on_after(self._wait_s):
+            await self._wait_until_erased(session)
+            complete = True
         await self._memories.catch_up(user)
         counts = await self._log.read(partial(count_erased, session=session))
-        return _receipt(session_id, counts, complete=not self._wal_holds_words)
+        return _receipt(session_id, counts, complete=complete)
+
+    async def _wait_until_erased(self, session: Reference) -> None:
+        while True:
+            erased = self._erased  # taken before the look, or an erasing in between would be slept through
+            if session not in {each for _, each in await self._log.read(read_unerased)}:
+                return
+            await erased.wait()
 
     async def run(self) -> None:
         """Erase whatever is forgotten and not erased, for ever; also what an earlier run left."""
         while True:
             seen = self._log.head
             try:
-                if self._wal_holds_words:
-                    self._wal_holds_words = not await self._log.write(truncate_wal)
                 for user, session in await self._log.read(read_unerased):
                     await self._erase(user, session)
             except StoreUnusable as error:
@@ -112,15 +117,15 @@ class Forgetter:
                 continue
             self._erased.set()
             self._erased = anyio.Event()
-            if self._wal_holds_words:
-                await anyio.sleep(self._write_pause_s)  # each try holds up the writer
-            else:
-                await self._log.wait_past(seen)
+            await self._log.wait_past(seen)
 
     async def _erase(self, user: Reference, session: Reference) -> None:
+        """Erase, and say so only when no file of the log holds the words any more (engineering.md D4)."""
         while not await self._log.write(partial(erase_slice, session=session)):
             await anyio.lowlevel.checkpoint()  # turns go first
-        self._wal_holds_words = not await self._truncate_wal()
+        while not await self._log.write(truncate_wal):
+            self._report("forgetting.wal_busy")
+            await anyio.sleep(self._write_pause_s)  # a reader holds it
         counts = await self._log.read(partial(count_erased, session=session))
         await self._log.append_event(
             NewEvent(
@@ -139,19 +144,7 @@ class Forgetter:
                 time_assigned=True,
             )
         )
-        self._report(
-            "forgetting.session_erased",
-            events=counts.events_voided,
-            words=counts.words_erased,
-            wal_truncated=not self._wal_holds_words,
-        )
-
-    async def _truncate_wal(self) -> bool:
-        for _ in range(TRUNCATE_ATTEMPTS_MAX):
-            if await self._log.write(truncate_wal):
-                return True
-            await anyio.sleep(TRUNCATE_PAUSE_S)
-        return False
+        self._report("forgetting.session_erased", events=counts.events_voided, words=counts.words_erased)
 
 
 def _receipt(session_id: str, counts: ErasureCounts, *, complete: bool) -> Receipt:

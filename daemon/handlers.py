@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from daemon.answers import Answerer, QueryParams
 from daemon.compaction import CompactionResult, Compactor
+from daemon.dead_letters import DeadLetters, LetterParams, LettersParams
 from daemon.forgetting import Forgetter, Receipt
 from daemon.listings import Listings, NoParams, SessionParams, UserParams, find_user
 from daemon.protocol import Handlers, Method, Params
 from daemon.publishing import CloseParams, IngestParams, Publisher
+from daemon.status import Status, StatusParams
 from daemon.structures import PageParams, Structures
 from events.errors import InvalidInput
 from events.log import EventLog
@@ -33,6 +34,10 @@ METHODS: dict[str, str] = {
     "trees.list": "the MemTrees of a user, the largest first",
     "units.list": "the EventTree units and groups of a user",
     "units.compact": "merge redundant facts until a ratio is reached",
+    "dead_letters.list": "input that could not be decoded, with its reason",
+    "dead_letters.get": "one dead letter with its content",
+    "dead_letters.retry": "decode a dead letter again and record what it says",
+    "dead_letters.drop": "erase a dead letter for good",
     "digest": "hashes of a user's Memory",
     "status": "how the daemon is; with a user, how far that user's Memory is",
 }
@@ -43,20 +48,6 @@ class CompactParams(Params, frozen=True, kw_only=True):
 
     user_id: str
     ratio: float | None = None
-
-
-class StatusParams(Params, frozen=True, kw_only=True):
-    """Parameters of `status`."""
-
-    user_id: str | None = None
-
-
-class StatusReader(Protocol):
-    """Whoever can tell how the daemon is."""
-
-    async def status(self, params: StatusParams) -> dict[str, object]:
-        """The state of every part."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +61,8 @@ class Answering:
     publisher: Publisher
     forgetter: Forgetter
     compactor: Compactor
-    status: StatusReader
+    dead_letters: DeadLetters
+    status: Status
 
 
 def make_handlers(parts: Answering) -> Handlers:
@@ -85,7 +77,7 @@ def make_handlers(parts: Answering) -> Handlers:
         user = await find_user(parts.log, params.user_id)
         return await parts.compactor.compact(user, params.ratio)
 
-    listings, structures = parts.listings, parts.structures
+    listings, structures, letters = parts.listings, parts.structures, parts.dead_letters
     table: Handlers = {
         "query": Method(QueryParams, parts.answerer.query, False, READ_DEADLINE_S),
         "ingest": Method(IngestParams, parts.publisher.ingest, True, WRITE_DEADLINE_S),
@@ -98,6 +90,10 @@ def make_handlers(parts: Answering) -> Handlers:
         "trees.list": Method(PageParams, structures.trees, False, READ_DEADLINE_S),
         "units.list": Method(UserParams, structures.units, False, READ_DEADLINE_S),
         "units.compact": Method(CompactParams, compact, True, WORK_DEADLINE_S),
+        "dead_letters.list": Method(LettersParams, letters.list, False, READ_DEADLINE_S),
+        "dead_letters.get": Method(LetterParams, letters.get, False, READ_DEADLINE_S),
+        "dead_letters.retry": Method(LetterParams, letters.retry, True, WRITE_DEADLINE_S),
+        "dead_letters.drop": Method(LetterParams, letters.drop, True, WRITE_DEADLINE_S),
         "digest": Method(UserParams, structures.digest, False, READ_DEADLINE_S),
         "status": Method(StatusParams, parts.status.status, False, READ_DEADLINE_S),
     }

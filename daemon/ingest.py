@@ -17,7 +17,7 @@ from daemon.logs import Report
 from daemon.memories import Memories
 from events.appending import Batch, DeadLetter, Outcome
 from events.envelope import BusPosition, NewEvent
-from events.errors import StoreUnusable
+from events.errors import InvalidInput, StoreUnusable
 from events.gate import Verdict
 from events.log import GROUP_EVENTS_MAX, EventLog
 from events.session import SessionForgotten
@@ -76,11 +76,13 @@ class Ingest:
         """Write a batch; the checkpoint moves with the messages it stands for."""
         epoch = batch.position.epoch if batch.position else ""
         counts: Counter[Verdict] = Counter()
-        for part in _split(batch, self._decoder, epoch):
-            outcomes = await self._log.append(part)
-            counts.update(outcome.verdict for outcome in outcomes)
-            self._hide_forgotten(part)
-            self._report_oddities(part, outcomes)
+        try:
+            for part in _split(batch, self._decoder, epoch):
+                counts.update(await self._append(part))
+        except InvalidInput:
+            # The log refuses what the decoder let through: find that message and keep it as a dead letter.
+            for message in batch.messages:
+                counts.update(await self._append_alone(message, epoch))
         self._report(
             "ingest.batch_recorded",
             messages=len(batch.messages),
@@ -88,6 +90,23 @@ class Ingest:
             duplicates=counts[Verdict.DUPLICATE],
             refused=counts[Verdict.REFUSED],
         )
+
+    async def _append(self, part: Batch) -> list[Verdict]:
+        outcomes = await self._log.append(part)
+        self._hide_forgotten(part)
+        self._report_oddities(part, outcomes)
+        return [outcome.verdict for outcome in outcomes]
+
+    async def _append_alone(self, message: BusMessage, epoch: str) -> list[Verdict]:
+        """Write one message with its own checkpoint, as a dead letter if the log refuses it."""
+        place = BusPosition(message.stream, epoch, message.stream_seq)
+        decoded = self._decoder.decode(message, epoch)
+        if isinstance(decoded, tuple):
+            try:
+                return await self._append(Batch(events=decoded, checkpoint=place))
+            except InvalidInput as error:
+                decoded = DeadLetter(message.subject, message.payload, str(error), place)
+        return await self._append(Batch(dead_letters=(decoded,), checkpoint=place))
 
     def _hide_forgotten(self, part: Batch) -> None:
         for new in part.events:

@@ -12,7 +12,7 @@ from daemon.protocol import Params
 from events.envelope import Reference
 from events.errors import MemForestError
 from events.log import EventLog
-from events.registry import SessionSummary, UserSummary, read_sessions, read_users
+from events.registry import SessionSummary, UserSummary, knows_user, read_sessions, read_users
 from events.time import to_iso
 
 LIMIT_DEFAULT = 100
@@ -64,16 +64,17 @@ class SessionShown:
     first_at: str | None
     last_at: str | None
     chunks: int
-    waiting_turns: int
+    waiting_chunks: int
     facts: int
     bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """Chunks and facts by session."""
+    """Closed chunks, those of them that wait for extraction, and facts, by session."""
 
     chunks: Counter[Reference]
+    waiting: Counter[Reference]
     facts: Counter[Reference]
 
 
@@ -114,6 +115,7 @@ class Listings:
         async with self._memories.use(user) as memory:
             return _Counts(
                 Counter(chunk.session for chunk in memory.chunks.values()),
+                Counter(chunk.session for chunk in memory.waiting_chunks.values()),
                 Counter(session for fact in memory.canon.facts.values() for session in fact.sessions),
             )
 
@@ -121,7 +123,7 @@ class Listings:
 async def find_user(log: EventLog, user_id: str) -> Reference:
     """The reference of a user that is in the store; raises `UserUnknown`."""
     user = log.keys.user(user_id)
-    known = await log.read(lambda db: db.execute("SELECT 1 FROM users WHERE user = ?", (user,)).fetchone())
+    known = await log.read(partial(knows_user, user=user))
     if not known:
         raise UserUnknown
     return user
@@ -140,7 +142,7 @@ def _show_session(row: SessionSummary, session_id: str, counts: _Counts, session
         first_at=None if row.first_at is None else to_iso(row.first_at),
         last_at=None if row.last_at is None else to_iso(row.last_at),
         chunks=0 if gone else counts.chunks[session],
-        waiting_turns=row.waiting_turns,
+        waiting_chunks=0 if gone else counts.waiting[session],
         facts=0 if gone else counts.facts[session],
         bytes=row.bytes,
     )

@@ -29,6 +29,8 @@ MEMORIES_MAX = 256
 PAGE_EVENTS = 256
 SLICE_S = 0.004
 MOMENT_S = 0.25
+# A user whose events cannot be folded is not tried again sooner.
+BROKEN_PAUSE_S = 30.0
 
 
 async def fold(log: LogReader, memory: Memory, to_user_seq: int | None = None) -> None:
@@ -85,6 +87,9 @@ class _Held:
     folding: anyio.Lock = field(default_factory=anyio.Lock)
     pins: int = 0
     queued: bool = False
+    # When its events could not be folded last (monotonic), and why.
+    broken_at: float = 0.0
+    broken: LogDamaged | None = None
     # Sessions that were forgotten and may not be known to the Memory yet.
     hidden: set[Reference] = field(default_factory=set[Reference])
 
@@ -186,12 +191,15 @@ class Memories:
     async def _catch_up(self, user: Reference, held: _Held) -> None:
         async with held.folding:
             held.queued = False
+            if held.broken is not None and time.monotonic() - held.broken_at < BROKEN_PAUSE_S:
+                raise held.broken
             seen, seen_to = held.memory, held.memory.user_seq if held.memory else 0
             memory = held.memory or await self._begin(user, held)
             # Also after the first fold: `follow` passes over a user until its Memory is here.
             while not await self._fold_on(memory):
                 memory = await self._begin(user, held)
-        if memory is not seen or memory.user_seq > seen_to:
+        # A Memory that was only fetched back tells nobody: nothing happened to it.
+        if seen is not None and (memory is not seen or memory.user_seq > seen_to):
             self._tell([user])
 
     async def _begin(self, user: Reference, held: _Held) -> Memory:
@@ -200,9 +208,11 @@ class Memories:
             held.hidden -= held.memory.hidden
         try:
             memory = await fold_from_nothing(self._log, user, self.parameters)
-        except LogDamaged:
+        except LogDamaged as error:
             held.memory = None  # it may hold half an event
+            held.broken, held.broken_at = error, time.monotonic()
             raise
+        held.broken = None
         held.show(memory)
         return memory
 

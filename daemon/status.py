@@ -7,13 +7,19 @@ from collections.abc import Callable
 
 from daemon.answers import Answerer
 from daemon.bus import NatsBus
-from daemon.handlers import StatusParams
 from daemon.ingest import Ingest
 from daemon.memories import Memories
+from daemon.protocol import Params
 from daemon.worker import Worker
 from events.log import EventLog
 from events.time import Instant
 from projections.ports import Embedder, LanguageModel
+
+
+class StatusParams(Params, frozen=True, kw_only=True):
+    """Parameters of `status`."""
+
+    user_id: str | None = None
 
 
 class Status:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 import anyio
@@ -18,19 +19,32 @@ from daemon.memories import Memories
 from daemon.work import AnswerInvalid, Origin, WordsGone, Work, plan_extractions, plan_summaries
 from events.appending import Batch
 from events.envelope import NewEvent, Reference, identify
-from events.errors import InvalidInput, LogDamaged, MemForestError, StaleDecision, StoreUnusable
+from events.errors import InvalidInput, LogClosed, LogDamaged, MemForestError, StaleDecision, StoreUnusable
 from events.gate import Verdict
 from events.log import EventLog
 from events.memory import ParkReason
-from events.registry import read_user_references
+from events.registry import (
+    SessionRow,
+    WaitingSession,
+    read_session_rows,
+    read_user_references,
+    read_waiting_sessions,
+)
 from events.session import ChunkClosed
 from events.time import Instant
+from projections.facts.chunking import open_turns
 from projections.memory import Memory
 from projections.ports import LanguageModel
 
 # Tries of one piece of work before it is parked, and the first pause between them (doubling).
 ATTEMPTS_MAX = 3
 FIRST_PAUSE_S = 0.5
+# All of one call, whatever the adapter's own timeouts; a call that hangs would keep its slot for ever.
+CALL_WITHIN_S = 120.0
+# Users planned at once; each of the others may be one whose log is long.
+PLANNERS = 4
+# Quiet sessions looked at per tick.
+QUIET_SESSIONS_MAX = 64
 # Pieces under way per model slot: enough that a slot never waits for planning, few enough to re-plan often.
 STARTED_PER_SLOT = 2
 # Before an answer is written again that could not be written.
@@ -84,6 +98,8 @@ class Worker:
         self._wanted: dict[Reference, None] = {}
         # Users whose work found no room, the one that waits longest first.
         self._crowded_out: dict[Reference, None] = {}
+        # Users being planned: one plan a user at a time.
+        self._planned_now: set[Reference] = set()
         self._woken = anyio.Event()
 
     async def run(self) -> None:
@@ -93,20 +109,32 @@ class Worker:
             tasks.start_soon(self._notice_silence, name="worker.notice_silence")
             for each in await self._log.read(read_user_references):
                 self._want(each)
-            while True:
-                while (user := self._take_next()) is not None:
-                    await self._plan_user(user, tasks)
-                self._woken = anyio.Event()
-                await self._woken.wait()
+            for number in range(PLANNERS):
+                tasks.start_soon(self._plan_for_ever, tasks, name=f"worker.planner_{number}")
 
     def planner(self, user: Reference) -> anyio.Lock:
         """Held by whoever decides on the facts of a user; never across a model call."""
         return self._users.setdefault(user, _User()).planning
 
+    async def _plan_for_ever(self, tasks: TaskGroup) -> None:
+        """Plan one user after the other. Several do so, since one user's first fold may take its time."""
+        while True:
+            woken = self._woken
+            user = self._take_next()
+            if user is None:
+                await woken.wait()
+                continue
+            self._planned_now.add(user)
+            try:
+                await self._plan_user(user, tasks)
+            finally:
+                self._planned_now.discard(user)
+            self._wake()  # someone may have wanted this user meanwhile
+
     def _take_next(self) -> Reference | None:
         """Whom to plan now. Once there is room, those who found none come before those who had some."""
         waiting = self._crowded_out if self._crowded_out and self._has_room() else self._wanted
-        user = next(iter(waiting), None)
+        user = next((each for each in waiting if each not in self._planned_now), None)
         if user is not None:
             del waiting[user]
         return user
@@ -116,7 +144,11 @@ class Worker:
 
     def _want(self, user: Reference) -> None:
         self._wanted[user] = None
-        self._woken.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        woken, self._woken = self._woken, anyio.Event()
+        woken.set()
 
     async def _notice_changes(self) -> None:
         while True:
@@ -126,33 +158,37 @@ class Worker:
             await changed.wait()
 
     async def _notice_silence(self) -> None:
-        """Close the chunks of sessions that went quiet, and look again at users whose refresh may be due."""
+        """Close the chunks of quiet sessions, and look again at users whose refresh may be due."""
+        after = 0
         while True:
             await anyio.sleep(self._parameters.tick_s)
-            for user, memory in self._memories.loaded().items():
-                if memory.active_sessions:
-                    try:
-                        await self._close_quiet_chunks(memory)
-                    except StoreUnusable as error:
-                        self._report("worker.write_failed", code=error.code)
-                if memory.active_sessions or self._users.setdefault(user, _User()).dirty_since is not None:
+            try:
+                after = await self._close_quiet_chunks(after)
+            except StoreUnusable as error:
+                self._report("worker.write_failed", code=error.code)
+            for user, state in self._users.items():
+                if state.dirty_since is not None:
                     self._want(user)
 
-    async def _close_quiet_chunks(self, memory: Memory) -> None:
-        for session, last_at in list(memory.active_sessions.items()):
-            turns = memory.open_chunk(session)
-            if not turns or not self._is_quiet(last_at) or session in memory.hidden:
-                continue
-            closing = NewEvent(
-                user_id=memory.user_id,
-                session_id=memory.session_ids[session],
-                event=ChunkClosed(turns[-1]),
-                key=f"chunk/{identify(b'mf.closing', session, turns[-1].to_bytes(8, 'big')).hex()}",
-                happened_at=memory.turns[turns[-1]].said_at,
-                lineage=(session,),
-                basis=memory.user_seq,
-            )
-            await self._log.append_event(closing)
+    async def _close_quiet_chunks(self, after: int) -> int:
+        """Close the open chunks of some quiet sessions; where to go on with others (0: from the first).
+
+        The registry alone tells what waits, so no Memory has to be here for it.
+        """
+        quiet_since = self._clock() - int(self._parameters.idle_s * 1000)
+        sessions = await self._log.read(
+            partial(read_waiting_sessions, quiet_since=quiet_since, after=after, limit=QUIET_SESSIONS_MAX)
+        )
+        closings: list[NewEvent] = []
+        for waiting in sessions:
+            rows = await self._log.read(partial(read_session_rows, session=waiting.session))
+            opened = open_turns(rows, self._memories.parameters.chunk_turns)
+            if opened:
+                closings.append(_close_chunk(waiting, opened[-1]))
+            self._want(waiting.user)  # a chunk that is closed already may wait for a Memory that went
+        if closings:
+            await self._log.append(Batch(events=tuple(closings)))
+        return sessions[-1].first_turn if len(sessions) == QUIET_SESSIONS_MAX else 0
 
     async def _plan_user(self, user: Reference, tasks: TaskGroup) -> None:
         """Plan one user; what is wrong with one user's events or with the disk must not stop the others."""
@@ -230,6 +266,8 @@ class Worker:
             event = await self._ask(work)
             while event is not None:
                 event = await self._append(work, event)
+        except LogDamaged as error:
+            self._report("memory.fold_failed", reason=str(error))
         except StoreUnusable as error:  # nothing could be read
             self._report("worker.write_failed", code=error.code)
             await anyio.sleep(self._parameters.write_pause_s)
@@ -245,10 +283,11 @@ class Worker:
                 await anyio.sleep(self._parameters.first_pause_s * 2 ** (attempt - 1))
             try:
                 async with self.slots:
-                    return await work.ask(self._log, self._model)
+                    with anyio.fail_after(CALL_WITHIN_S):
+                        return await work.ask(self._log, self._model)
             except WordsGone:
                 return None
-            except StoreUnusable:
+            except (StoreUnusable, LogDamaged, LogClosed):
                 raise
             except AnswerInvalid:
                 reason = ParkReason.ANSWER_INVALID
@@ -276,6 +315,18 @@ class Worker:
     def _park(self, work: Work, reason: ParkReason) -> NewEvent:
         self._report("worker.work_parked", task=work.task, reason=reason)
         return work.park(reason)
+
+
+def _close_chunk(session: WaitingSession, last: SessionRow) -> NewEvent:
+    key = identify(b"mf.closing", session.session, last.seq.to_bytes(8, "big")).hex()
+    return NewEvent(
+        user_id=session.user_id,
+        session_id=session.session_id,
+        event=ChunkClosed(last.seq),
+        key=f"chunk/{key}",
+        happened_at=last.recorded_at,
+        lineage=(session.session,),
+    )
 
 
 def _decision_key(kind: str, basis: int, first: tuple[int, int]) -> str:

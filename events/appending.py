@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from events.codec import encode_event
 from events.envelope import (
+    GENESIS,
     BusPosition,
     NewEvent,
     RecordedEvent,
@@ -204,7 +205,7 @@ def _write_event(
         nonce = b""
     seq, running = connection.execute("SELECT seq + 1, running FROM head").fetchone()
     row = connection.execute("SELECT user_seq, chain FROM users WHERE user = ?", (user,)).fetchone()
-    user_seq, previous = (1, bytes(32)) if row is None else (row[0] + 1, row[1])
+    user_seq, previous = (1, GENESIS) if row is None else (row[0] + 1, row[1])
     lineage = tuple(sorted(set(new.lineage)))
     stream, epoch, bus_seq = (new.bus.stream, new.bus.epoch, new.bus.seq) if new.bus else (None, None, None)
     # numpy's integers would be stored as blobs, and the chain would never match again.

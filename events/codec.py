@@ -99,13 +99,16 @@ def _write_word(value: str, words: list[str]) -> int:
 
 
 def _number(value: Any, _: object) -> Any:
-    """A number or truth value as it is; text that got here past the types is stopped."""
-    if not isinstance(value, int | float):
-        raise TypeError("a number is expected here")
+    """A whole number or truth value as it is; text that got here past the types is stopped.
+
+    There are no fractions in an event: NaN has no JSON, and the last bits of a float are nobody's fact.
+    """
+    if not isinstance(value, int):
+        raise TypeError("a whole number is expected here")
     return value
 
 
-_NUMBERS = (int, float, bool)
+_NUMBERS = (int, bool)
 _NUMBER = _Form(_number, _number)
 _WORD = _Form(_write_word, lambda raw, words: words[raw])
 _BYTES = _Form(lambda value, _: bytes.hex(value), lambda raw, _: bytes.fromhex(raw))

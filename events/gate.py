@@ -10,7 +10,7 @@ import sqlite3
 from dataclasses import dataclass
 from enum import StrEnum
 
-from events.codec import encode_event
+from events.codec import decode_event
 from events.envelope import NewEvent, Reference, commit_to
 from events.errors import StaleDecision
 from events.memory import FactsAdmitted, NodesMerged, UnitsPartitioned
@@ -75,28 +75,27 @@ def _judge_forgetting(connection: sqlite3.Connection, session: Reference | None)
 
 
 def _is_forgotten(connection: sqlite3.Connection, new: NewEvent) -> bool:
-    """Whether a session of its lineage was forgotten after the event was planned; without a basis, ever."""
+    """Whether a session of its lineage was forgotten, whatever the event was planned from.
+
+    A fold that stands behind the forgetting names the session no more, so nothing true is refused.
+    """
     for session in new.lineage:
         row = connection.execute("SELECT forgotten FROM sessions WHERE session = ?", (session,)).fetchone()
-        if row is not None and row[0] is not None and (new.basis is None or row[0] > new.basis):
+        if row is not None and row[0] is not None:
             return True
     return False
 
 
 def _says_the_same(connection: sqlite3.Connection, holder: int, new: NewEvent) -> bool:
-    """Compare with the event that holds the key. Erased words cannot differ any more."""
-    kind, body, happened_at, commitment = connection.execute(
-        "SELECT type, body, happened_at, commitment FROM events WHERE seq = ?", (holder,)
+    """Compare with the event that holds the key, in today's version. Erased words cannot differ any more."""
+    kind, version, body, happened_at, commitment = connection.execute(
+        "SELECT type, version, body, happened_at, commitment FROM events WHERE seq = ?", (holder,)
     ).fetchone()
-    new_body, new_words = encode_event(new.event)
-    row = connection.execute(
-        "SELECT nonce FROM words WHERE seq = ? AND text IS NOT NULL LIMIT 1", (holder,)
-    ).fetchone()
-    if row is None and commitment != commit_to(b"", ()):
+    words = connection.execute(
+        "SELECT text FROM words WHERE seq = ? AND text IS NOT NULL ORDER BY n", (holder,)
+    ).fetchall()
+    if not words and commitment != commit_to(b"", ()):
         return True
-    if (kind, body) != (new.event.wire_name, new_body):
-        return False
     if happened_at != new.happened_at and not new.time_assigned:
         return False
-    encoded = [word.encode() for word in new_words]
-    return bool(commitment == commit_to(row[0] if row else b"", encoded))
+    return decode_event(kind, version, body, [text.decode() for (text,) in words]) == new.event

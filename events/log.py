@@ -177,6 +177,10 @@ class EventLog(LogReader):
             )
         except sqlite3.Error as error:
             results, head = [_unusable("written", error) for _ in group], self.head
+        except BaseException:
+            for entry in group:  # whoever shares the transaction must not take this for its own outcome
+                entry.result = StoreUnusable("the transaction was given up; look at the daemon's log")
+            raise
         for entry, result in zip(group, results, strict=True):
             entry.result = result
         if head > self.head:
@@ -218,8 +222,12 @@ class EventLog(LogReader):
                 if self._closed:
                     return
                 await super().close()
-                await self._writer.run(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone())
-                await self._writer.close()
+                try:
+                    await self._writer.run(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone())
+                except sqlite3.Error as error:
+                    raise _unusable("emptied of its write-ahead log", error) from error
+                finally:
+                    await self._writer.close()  # its thread would keep the process alive
 
 
 async def _open_readers(path: Path) -> _Readers:

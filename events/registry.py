@@ -14,7 +14,7 @@ from events.codec import Event
 from events.envelope import RecordedEvent, Reference
 from events.memory import FactsExtracted, WorkParked
 from events.session import ChunkClosed, SessionClosed, SessionErased, SessionForgotten, TurnRecorded
-from events.time import Instant
+from events.time import LATEST, Instant
 
 
 class RowKind(IntEnum):
@@ -67,6 +67,7 @@ class WaitingSession:
     user_id: str
     session: Reference
     session_id: str
+    first_turn: int
 
 
 def index_event(connection: sqlite3.Connection, recorded: RecordedEvent, event: Event) -> None:
@@ -143,17 +144,23 @@ def read_session_rows(connection: sqlite3.Connection, session: Reference) -> tup
     return tuple(SessionRow(seq, RowKind(kind), last, at) for seq, kind, last, at in rows)
 
 
-def read_waiting_sessions(connection: sqlite3.Connection) -> tuple[WaitingSession, ...]:
-    """Every session with turns that no extraction covers, oldest first."""
+def read_waiting_sessions(
+    connection: sqlite3.Connection, *, quiet_since: Instant = LATEST, after: int = 0, limit: int = -1
+) -> tuple[WaitingSession, ...]:
+    """Sessions with turns that no extraction covers, by the first of these.
+
+    Only those whose last such turn was recorded by `quiet_since`, and whose first stands behind seq `after`.
+    """
     rows = connection.execute(
-        """SELECT s.user, u.text, s.session, n.text FROM
-               (SELECT session, min(seq) AS first FROM turns
+        """SELECT s.user, u.text, s.session, n.text, w.first FROM
+               (SELECT session, min(seq) AS first, max(seq) AS last FROM turns
                 WHERE closing = 0 AND extraction IS NULL GROUP BY session) w
-           JOIN sessions s ON s.session = w.session
+           JOIN sessions s ON s.session = w.session JOIN events e ON e.seq = w.last
            JOIN names u ON u.reference = s.user JOIN names n ON n.reference = s.session
-           ORDER BY w.first"""
+           WHERE e.recorded_at <= ? AND w.first > ? ORDER BY w.first LIMIT ?""",
+        (quiet_since, after, limit),
     )
-    return tuple(WaitingSession(u, uid.decode(), s, sid.decode()) for u, uid, s, sid in rows)
+    return tuple(WaitingSession(u, uid.decode(), s, sid.decode(), first) for u, uid, s, sid, first in rows)
 
 
 def read_sessions(
@@ -203,6 +210,11 @@ def read_user_references(connection: sqlite3.Connection) -> tuple[Reference, ...
            ORDER BY e.seq DESC"""
     )
     return tuple(user for (user,) in rows)
+
+
+def knows_user(connection: sqlite3.Connection, user: Reference) -> bool:
+    """Whether a user has events."""
+    return connection.execute("SELECT 1 FROM users WHERE user = ?", (user,)).fetchone() is not None
 
 
 def knows_session(connection: sqlite3.Connection, session: Reference) -> bool:

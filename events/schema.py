@@ -45,6 +45,7 @@ MIGRATIONS: tuple[str, ...] = (
         chain BLOB NOT NULL
     );
     CREATE UNIQUE INDEX events_by_user ON events (user, user_seq);
+    CREATE INDEX parked ON events (user) WHERE type = 'work.parked';
     CREATE INDEX conflicts ON events (caused_by) WHERE type = 'turn.conflicted';
 
     -- Tables that hold what people said are only ever appended to, and erasing empties a row in place

@@ -13,6 +13,10 @@ from memforest.types import (
     Compaction,
     Digest,
     FactPage,
+    LetterContent,
+    LetterDropped,
+    LetterPage,
+    LetterRetried,
     Published,
     Receipt,
     Session,
@@ -113,6 +117,29 @@ def compact(user_id: str, ratio: float) -> Call[Compaction]:
     """Merge EventTree nodes until the share `ratio` (0-1) of them is gone (paper A)."""
     params: JsonObject = {"user_id": user_id, "ratio": ratio}
     return Call("units.compact", params, lambda result: read_as(Compaction, result), repeatable=False)
+
+
+def dead_letters(*, limit: int | None = None, after: int | None = None) -> Call[LetterPage]:
+    """A page of what the daemon could not decode, oldest first."""
+    params = _given(limit=limit, after=after)
+    return Call("dead_letters.list", params, lambda result: read_as(LetterPage, result))
+
+
+def dead_letter(letter_id: int) -> Call[LetterContent]:
+    """One dead letter with its content."""
+    return Call("dead_letters.get", {"id": letter_id}, lambda result: read_as(LetterContent, result))
+
+
+def retry_letter(letter_id: int) -> Call[LetterRetried]:
+    """Decode a dead letter again and record what it says; the daemon raises Conflict when it still cannot."""
+    params: JsonObject = {"id": letter_id}
+    return Call("dead_letters.retry", params, lambda result: read_as(LetterRetried, result), repeatable=False)
+
+
+def drop_letter(letter_id: int) -> Call[LetterDropped]:
+    """Erase a dead letter for good."""
+    params: JsonObject = {"id": letter_id}
+    return Call("dead_letters.drop", params, lambda result: read_as(LetterDropped, result), repeatable=False)
 
 
 def digest(user_id: str) -> Call[Digest]:

@@ -12,6 +12,7 @@ import click
 
 import memforest
 from memforest.commands.ask import facts, query, status, users
+from memforest.commands.dlq import dlq
 from memforest.commands.publish import publish_file
 from memforest.commands.sessions import compact, forget, sessions
 from memforest.errors import DaemonUnreachable, InvalidInput, MemForestError
@@ -50,7 +51,7 @@ def cli() -> None:
     """Talk to a running MemForest daemon."""
 
 
-for _command in (publish_file, query, sessions, facts, users, forget, compact, status):
+for _command in (publish_file, query, sessions, facts, users, forget, compact, dlq, status):
     cli.add_command(_command)
 
 

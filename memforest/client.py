@@ -91,6 +91,10 @@ class Client:
     units = _blocking(calls.units)
     compact = _blocking(calls.compact)
     digest = _blocking(calls.digest)
+    dead_letters = _blocking(calls.dead_letters)
+    dead_letter = _blocking(calls.dead_letter)
+    retry_letter = _blocking(calls.retry_letter)
+    drop_letter = _blocking(calls.drop_letter)
     status = _blocking(calls.status)
 
     def __init__(self, socket_path: str | os.PathLike[str] | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
@@ -224,6 +228,10 @@ class AsyncClient:
     units = _awaited(calls.units)
     compact = _awaited(calls.compact)
     digest = _awaited(calls.digest)
+    dead_letters = _awaited(calls.dead_letters)
+    dead_letter = _awaited(calls.dead_letter)
+    retry_letter = _awaited(calls.retry_letter)
+    drop_letter = _awaited(calls.drop_letter)
     status = _awaited(calls.status)
 
     def __init__(self, socket_path: str | os.PathLike[str] | None = None, *, timeout_s: float = TIMEOUT_S) -> None:

@@ -21,10 +21,8 @@ class MemoryDigest:
 
 def digest_memory(memory: Memory) -> MemoryDigest:
     """Hashes over all parts, by keys that do not depend on where an event stands in the log."""
-    facts = [
-        [fact.id, *sorted(occurrence.leaf_key for occurrence in fact.occurrences)]
-        for fact in memory.canon.facts.values()
-    ]
+    # In their order, for the first one speaks for the fact.
+    facts = [[fact.id, *(each.leaf_key for each in fact.occurrences)] for fact in memory.canon.facts.values()]
     waiting = [[occurrence.leaf_key] for occurrence in memory.canon.waiting.values()]
     scopes = [[scope.kind.encode(), scope.name.encode(), *sorted(f)] for scope, f in memory.members.items()]
     summaries = memory.forest.summaries

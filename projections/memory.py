@@ -30,7 +30,7 @@ from events.time import Instant
 from projections.eventtree.units import Group, Units
 from projections.facts.canonical import Canon, Fact, make_leaf_key, read_occurrences
 from projections.facts.chunking import Chunk, Cutter, make_chunk_key
-from projections.facts.scopes import EntityScopes, Membership, Scope, ScopeKind
+from projections.facts.scopes import EntityScopes, Scope, ScopeKind
 from projections.memtree.forest import Forest, LeafText
 from projections.memtree.shape import TreeShape
 from projections.memtree.tree import Leaf
@@ -94,7 +94,7 @@ class Memory:
         self.units = Units()
         self.nodes = NodeSet()
         # Which facts stand in the tree of each entity scope (and of `user`) now.
-        self.members: dict[Scope, frozenset[FactId]] = {}
+        self.members: dict[Scope, set[FactId]] = {}
         # Closed chunks that no extraction covers yet.
         self.waiting_chunks: dict[ChunkKey, Chunk] = {}
         # Sessions forgotten since this Memory was begun: never shown, and gone once it is folded again.
@@ -113,15 +113,14 @@ class Memory:
         """
         if recorded.user_seq != self.user_seq + 1:
             raise LogDamaged(f"user_seq {recorded.user_seq} came after {self.user_seq}")
+        if not self.is_voided(recorded):
+            if recorded.event is None:
+                raise LogDamaged(f"the words of the event at seq {recorded.seq} are gone, and nothing says why")
+            handler = _HANDLERS.get(type(recorded.event))
+            if handler is not None:
+                handler(self, recorded, recorded.event)
         self.user_seq = recorded.user_seq
         self.user_id = recorded.user_id or self.user_id
-        if self.is_voided(recorded):
-            return
-        if recorded.event is None:
-            raise LogDamaged(f"the words of the event at seq {recorded.seq} are gone, and nothing says why")
-        handler = _HANDLERS.get(type(recorded.event))
-        if handler is not None:
-            handler(self, recorded, recorded.event)
 
     def is_voided(self, recorded: RecordedEvent) -> bool:
         """Whether a session in its lineage was forgotten later: then it is as if it had never been."""
@@ -201,7 +200,7 @@ class Memory:
             self.waiting_chunks[chunk.key] = chunk
         scope = Scope(ScopeKind.SESSION, chunk.session.hex())
         leaf = Leaf(chunk.time_start, leaf_key, chunk.time_end)
-        self.forest.insert(scope, leaf, LeafText(node.ref, node.length, node.sessions))
+        self.forest.change(scope, [(leaf, LeafText(node.ref, node.length, node.sessions))])
 
     def extract_facts(self, recorded: RecordedEvent, event: FactsExtracted) -> None:
         """The facts of a chunk wait for their admission, with their texts at hand for indexing."""
@@ -235,27 +234,21 @@ class Memory:
         self._set_scopes(labels)
 
     def _set_scopes(self, labels: set[str]) -> None:
+        """Bring the trees of these labels' scopes to what they should hold."""
         for label in sorted(labels):
-            self._set_scope(self.scopes.membership(label))
-        self._set_scope(self.scopes.user_membership())
+            for change in self.scopes.changes(label):
+                leaves = [(self._leaf(fact), self._leaf_text(fact)) for fact in sorted(change.joining)]
+                self.forest.change(change.scope, leaves, [self._leaf(fact) for fact in sorted(change.leaving)])
+                held = self.members.setdefault(change.scope, set())
+                held |= change.joining
+                held -= change.leaving
+                if not held:
+                    del self.members[change.scope]
 
-    def _set_scope(self, membership: Membership) -> None:
-        """Bring the tree of a scope to what it should hold."""
-        scope, wanted = membership.scope, membership.facts
-        present = self.members.get(scope, frozenset())
-        if wanted == present:
-            return
-        for fact in sorted(present - wanted):
-            self.forest.remove(scope, self._leaf(fact))
-        for fact in sorted(wanted - present):
-            first = self.canon.facts[fact].first
-            # Its words were said where it was first read; the summary's lineage is that session alone.
-            text = LeafText(FactText(first.pointer), first.length, frozenset((first.session,)))
-            self.forest.insert(scope, self._leaf(fact), text)
-        if wanted:
-            self.members[scope] = wanted
-        else:
-            self.members.pop(scope, None)
+    def _leaf_text(self, fact: FactId) -> LeafText:
+        """Its words were said where it was first read; the summary's lineage is that session alone."""
+        first = self.canon.facts[fact].first
+        return LeafText(FactText(first.pointer), first.length, frozenset((first.session,)))
 
     def _leaf(self, fact: FactId) -> Leaf:
         first = self.canon.facts[fact].first

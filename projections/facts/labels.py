@@ -30,6 +30,7 @@ class CapitalCounts:
     def __init__(self) -> None:
         self._lower: Counter[str] = Counter()
         self._capital: Counter[str] = Counter()
+        self._names: set[str] = set()
 
     def count(self, text: str) -> set[str]:
         """Count the words of a turn; the words whose counts changed."""
@@ -45,12 +46,23 @@ class CapitalCounts:
             form = normalise_label(word)
             counts[form] += 1
             changed.add(form)
+        for form in changed:
+            self._settle(form)
         return changed
 
     def is_name(self, label: str) -> bool:
         """Whether the (normalised) label's first word is more often a name than a common word."""
-        first = first_word(label)
-        return self._capital[first] > self._lower[first]
+        return first_word(label) in self._names
+
+    def _settle(self, word: str) -> None:
+        """A word becomes a name by majority and stays one until it is twice as often none.
+
+        Between the two nothing changes, or a word like `mark` would move its facts with every turn.
+        """
+        if self._capital[word] > self._lower[word]:
+            self._names.add(word)
+        elif self._lower[word] > 2 * self._capital[word]:
+            self._names.discard(word)
 
 
 def first_word(label: str) -> str:
@@ -59,5 +71,7 @@ def first_word(label: str) -> str:
 
 
 def _begins_sentence(text: str, start: int) -> bool:
-    before = text[:start].rstrip(" \t")
-    return not before or before[-1] in _SENTENCE_END
+    before = start - 1
+    while before >= 0 and text[before] in " \t":
+        before -= 1
+    return before < 0 or text[before] in _SENTENCE_END

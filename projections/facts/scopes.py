@@ -40,22 +40,33 @@ USER_SCOPE = Scope(ScopeKind.USER, "")
 
 @dataclass(slots=True)
 class _Label:
-    """The facts that name an entity; `doubtful` ones only with a capital that may not mean a name."""
+    """The facts that name an entity, and what its tree holds of them.
 
-    sure: dict[FactId, frozenset[Reference]] = field(default_factory=dict[FactId, "frozenset[Reference]"])
-    doubtful: dict[FactId, frozenset[Reference]] = field(default_factory=dict[FactId, "frozenset[Reference]"])
+    `doubtful` facts have a capital that may not mean a name; they count once the word is known as one.
+    """
+
+    sure: set[FactId] = field(default_factory=set[FactId])
+    doubtful: set[FactId] = field(default_factory=set[FactId])
+    sure_sessions: set[Reference] = field(default_factory=set[Reference])
+    doubtful_sessions: set[Reference] = field(default_factory=set[Reference])
+    # Facts that came since it was last looked at; then, what the tree of `scope` holds because of the label.
+    fresh: set[FactId] = field(default_factory=set[FactId])
+    held: set[FactId] = field(default_factory=set[FactId])
+    scope: Scope | None = None
+    counts_doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
-    """Which facts an entity's scope should hold now; empty while it is not active."""
+class ScopeChange:
+    """Facts that join or leave the tree of a scope."""
 
     scope: Scope
-    facts: frozenset[FactId]
+    joining: frozenset[FactId]
+    leaving: frozenset[FactId]
 
 
 class EntityScopes:
-    """The labels of one user's facts, and what each label's scope holds."""
+    """The labels of one user's facts, and which facts each label's scope holds."""
 
     def __init__(self) -> None:
         self._labels: dict[str, _Label] = {}
@@ -73,7 +84,7 @@ class EntityScopes:
         for word in changed & self._by_first_word.keys():
             labels.update(label for label in self._by_first_word[word] if self._labels[label].doubtful)
         if owner != self.owner:
-            labels.update(label for label in (owner, self.owner) if label)
+            labels.update(label for label in (owner, self.owner) if label in self._labels)
         return labels
 
     def add_fact(self, fact: FactId, mentions: tuple[Mention, ...], sessions: frozenset[Reference]) -> set[str]:
@@ -82,10 +93,13 @@ class EntityScopes:
             entry = self._labels.setdefault(mention.label, _Label())
             self._by_first_word.setdefault(first_word(mention.label), set()).add(mention.label)
             if fact in entry.sure or not mention.uncertain:
-                entry.sure[fact] = sessions
-                entry.doubtful.pop(fact, None)
+                entry.sure.add(fact)
+                entry.sure_sessions |= sessions
+                entry.doubtful.discard(fact)
             else:
-                entry.doubtful[fact] = sessions
+                entry.doubtful.add(fact)
+                entry.doubtful_sessions |= sessions
+            entry.fresh.add(fact)
         return {mention.label for mention in mentions}
 
     @property
@@ -93,22 +107,36 @@ class EntityScopes:
         """The owner's label, when the user's turns carry exactly one name."""
         return next(iter(self._owner_names)) if len(self._owner_names) == 1 else None
 
-    def membership(self, label: str) -> Membership:
-        """What the entity scope of a label should hold now."""
-        scope = Scope(ScopeKind.ENTITY, label)
-        facts = self._facts_of(label)
-        sessions = {session for of_fact in facts.values() for session in of_fact}
-        active = len(facts) >= ENTITY_FACTS_MIN and len(sessions) >= ENTITY_SESSIONS_MIN
-        return Membership(scope, frozenset(facts if active and label != self.owner else ()))
+    def changes(self, label: str) -> list[ScopeChange]:
+        """What joins and leaves scopes because of a label since this was last asked.
 
-    def user_membership(self) -> Membership:
-        """What the scope `user` should hold now: the facts that name the owner."""
-        return Membership(USER_SCOPE, frozenset(self._facts_of(self.owner) if self.owner else ()))
+        Costs as much as came since then. Only when the label itself turns into something else (a name, the
+        owner, active) all of its facts are looked at.
+        """
+        entry = self._labels[label]
+        doubtful = bool(entry.doubtful) and self._capitals.is_name(label)
+        scope = self._scope_of(label, entry, doubtful=doubtful)
+        same = scope == entry.scope and doubtful == entry.counts_doubtful
+        candidates = entry.fresh if same else entry.sure | entry.doubtful
+        counted = candidates if doubtful else candidates & entry.sure
+        changes: list[ScopeChange] = []
+        if scope != entry.scope and entry.scope is not None:
+            changes.append(ScopeChange(entry.scope, frozenset(), frozenset(entry.held)))
+            entry.held = set()
+        if scope is not None:
+            leaving = frozenset() if same else frozenset(entry.held - counted)
+            changes.append(ScopeChange(scope, frozenset(counted - entry.held), leaving))
+            entry.held |= counted
+            entry.held -= leaving
+        entry.fresh = set()
+        entry.scope, entry.counts_doubtful = scope, doubtful
+        return [change for change in changes if change.joining or change.leaving]
 
-    def _facts_of(self, label: str) -> dict[FactId, frozenset[Reference]]:
-        entry = self._labels.get(label)
-        if entry is None:
-            return {}
-        if entry.doubtful and self._capitals.is_name(label):
-            return entry.sure | entry.doubtful
-        return entry.sure
+    def _scope_of(self, label: str, entry: _Label, *, doubtful: bool) -> Scope | None:
+        """The scope that a label's facts are in now; None while the entity is not active."""
+        if label == self.owner:
+            return USER_SCOPE
+        facts = len(entry.sure) + (len(entry.doubtful) if doubtful else 0)
+        sessions = entry.sure_sessions | entry.doubtful_sessions if doubtful else entry.sure_sessions
+        active = facts >= ENTITY_FACTS_MIN and len(sessions) >= ENTITY_SESSIONS_MIN
+        return Scope(ScopeKind.ENTITY, label) if active else None

@@ -6,7 +6,7 @@ concatenation and needs no model call (algorithms.md 1, "Refresh").
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from events.envelope import Reference
@@ -19,6 +19,9 @@ from projections.texts import TextRef, WrittenText
 
 # Between the texts of children that are put together.
 SEPARATOR = "\n"
+# A change of more leaves than this, and than this share of the tree, builds the tree anew.
+REBUILD_FROM = 32
+REBUILD_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,51 +64,63 @@ class Forest:
         self._leaf_texts: dict[bytes, LeafText] = {}
         # Characters of the text of every node that has one; leaves are in _leaf_texts.
         self._lengths: dict[Digest, int] = {}
-        self._unsettled: set[Scope] = set()
+        # The nodes that want a text, by scope and digest, children first; and the scopes to look at again.
+        self._dirty: dict[Scope, dict[Digest, Node]] = {}
+        self._stale: set[Scope] = set()
         self._parked: set[Digest] = set()
 
-    def insert(self, scope: Scope, leaf: Leaf, text: LeafText) -> None:
-        """Put a leaf into the tree of a scope, which is made when it is the first."""
-        tree = self.trees.get(scope)
-        if tree is None:
-            tree = self.trees[scope] = MemTree(self._shape)
-        tree.insert(leaf)
-        self._leaf_texts[leaf.key] = text
-        self._unsettled.add(scope)
+    def change(self, scope: Scope, joining: Sequence[tuple[Leaf, LeafText]], leaving: Sequence[Leaf] = ()) -> None:
+        """Put leaves into the tree of a scope and take others out; a tree that is empty goes.
 
-    def remove(self, scope: Scope, leaf: Leaf) -> None:
-        """Take a leaf out; a tree that is empty goes with it."""
-        tree = self.trees[scope]
-        tree.remove(leaf)
-        self._unsettled.add(scope)
+        Many at once are cheaper as a tree built anew, which is the same tree (its shape has no history).
+        """
+        tree = self.trees.get(scope) or MemTree(self._shape)
+        self._leaf_texts.update((leaf.key, text) for leaf, text in joining)
+        if len(joining) + len(leaving) > max(REBUILD_FROM, len(tree) * REBUILD_SHARE):
+            gone = {leaf.key for leaf in leaving}
+            kept = [leaf for leaf in tree.leaves() if leaf.key not in gone]
+            tree = MemTree.build([*kept, *(leaf for leaf, _ in joining)], self._shape)
+        else:
+            for leaf in leaving:
+                tree.remove(leaf)
+            for leaf, _ in joining:
+                tree.insert(leaf)
+        self._stale.add(scope)
+        self.trees[scope] = tree
         if not len(tree):
             del self.trees[scope]
-            self._unsettled.discard(scope)
 
     def note_summary(self, digest: Digest, ref: WrittenText, length: int) -> None:
         """A summary was recorded for the nodes of this digest."""
         self.summaries[digest] = ref
         self._lengths[digest] = length
-        # Any tree may hold the digest; looking is cheap, since settled branches are not entered.
-        self._unsettled.update(self.trees)
+        # A node that wants a text makes its tree's list of dirty nodes; so does one above it.
+        self._stale.update(scope for scope, dirty in self._dirty.items() if digest in dirty)
+        if digest in self._parked:
+            self._parked.discard(digest)
+            self._stale.update(self.trees)
 
     def note_parked(self, digest: Digest) -> None:
         """The summary of this digest was given up; it and what stands above it count as parked, not dirty."""
         self._parked.add(digest)
+        self._stale.update(scope for scope, dirty in self._dirty.items() if digest in dirty)
 
     def dirty_count(self, scope: Scope | None = None) -> int:
         """How many nodes (of one scope, or of all) have no text yet."""
-        scopes = [scope] if scope else list(self._unsettled)
-        return sum(len(self._settle(each)) for each in scopes if each in self.trees)
+        self._settle()
+        if scope is not None:
+            return len(self._dirty.get(scope, ()))
+        return sum(len(dirty) for dirty in self._dirty.values())
 
-    def plan_summaries(self) -> list[SummaryWork]:
+    def plan_summaries(self) -> Iterator[SummaryWork]:
         """The summaries that can be written now: each node as soon as its own children have their text."""
-        planned: dict[Digest, SummaryWork] = {}
-        for scope in sorted(self._unsettled):
-            for node in self._settle(scope):
-                if node.digest not in planned and all(self._is_ready(child) for child in node.children):
-                    planned[node.digest] = self._plan_summary(scope, node)
-        return list(planned.values())
+        self._settle()
+        planned: set[Digest] = set()
+        for scope in sorted(self._dirty):
+            for digest, node in self._dirty[scope].items():
+                if digest not in planned and all(self._is_ready(child) for child in node.children):
+                    planned.add(digest)
+                    yield self._plan_summary(scope, node)
 
     def refs_of(self, item: Item) -> tuple[TextRef, ...]:
         """The texts an item consists of, in time order; it must have its text."""
@@ -118,7 +133,7 @@ class Forest:
 
     def root_refs(self, scope: Scope) -> tuple[TextRef, ...]:
         """The texts of a tree's root; empty while it has none."""
-        self._settle(scope)
+        self._settle()
         root = self.trees[scope].root
         return self.refs_of(root) if root is not None and self._is_ready(root) else ()
 
@@ -129,15 +144,18 @@ class Forest:
         sessions = (self._leaf_texts[leaf.key].sessions for leaf in _leaves_below(node))
         return SummaryWork(scope, node.digest, children, frozenset().union(*sessions))
 
-    def _settle(self, scope: Scope) -> list[Node]:
-        """The nodes of a tree that want a text, children first. Nodes that became short get theirs here."""
-        tree = self.trees.get(scope)
-        dirty: list[Node] = []
-        if tree is not None and tree.root is not None:
-            self._visit(tree.root, dirty)
-        if not dirty:
-            self._unsettled.discard(scope)
-        return dirty
+    def _settle(self) -> None:
+        """Find the dirty nodes of the trees that changed. Nodes that became short get their text here."""
+        for scope in self._stale:
+            dirty: list[Node] = []
+            tree = self.trees.get(scope)
+            if tree is not None and tree.root is not None:
+                self._visit(tree.root, dirty)
+            if dirty:
+                self._dirty[scope] = {node.digest: node for node in dirty}
+            else:
+                self._dirty.pop(scope, None)
+        self._stale.clear()
 
     def _visit(self, item: Item, dirty: list[Node]) -> bool:
         """Collect the dirty nodes at and below an item; whether it has a text or can still get one."""

@@ -101,6 +101,8 @@ def _place_to_take(kept: list[Recalled], memory: Recalled, *, by_length: bool) -
     """The first kept memory that this one stands for better."""
     turns = set(memory.node.turns)
     for place, better in enumerate(kept):
+        if better.node.turns[0] not in turns:
+            continue
         if by_length:
             if turns == set(better.node.turns) and memory.node.length < better.node.length:
                 return place

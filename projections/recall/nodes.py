@@ -45,31 +45,34 @@ class SearchNode:
 
 
 class NodeSet:
-    """Rows of live nodes; removing one takes its words and its vector with it."""
+    """Rows of live nodes; removing one takes its words and its vector with it, and its row is used again."""
 
     def __init__(self) -> None:
         self.lexical = LexicalIndex()
         self.nodes: list[SearchNode | None] = []
         self.row_of: dict[bytes, int] = {}
+        self._free: list[int] = []
         self._said_at = np.zeros(64, dtype=np.int64)
         self._live = np.zeros(64, dtype=np.bool_)
+        self._ids = np.zeros(64, dtype="S32")  # in hex: a trailing zero byte would be cut off
         self._previous = np.full(64, -1, dtype=np.intp)
         self._next = np.full(64, -1, dtype=np.intp)
         self._last_chunk: dict[Reference, int] = {}
-        self._vectors: dict[bytes, NDArray[np.float32]] = {}
+        # Made with the first vectors: (rows, dimensions), 0 where a row has none.
+        self._vectors: Vectors | None = None
+        self._has_vector = np.zeros(64, dtype=np.bool_)
 
     def __len__(self) -> int:
         return len(self.row_of)
 
     def add(self, node: SearchNode, text: str) -> None:
         """Index a node under its text, which is not kept."""
-        row = len(self.nodes)
-        self.nodes.append(node)
+        row = self._take_row()
+        self.nodes[row] = node
         self.row_of[node.id] = row
-        if row >= len(self._live):
-            self._grow()
         self._said_at[row] = node.said_at
         self._live[row] = True
+        self._ids[row] = node.id.hex().encode()
         self.lexical.add(row, terms(indexed_text(text, node.said_at)))
         if node.kind is NodeKind.CHUNK:
             self._link_chunk(row, node)
@@ -81,21 +84,32 @@ class NodeSet:
     def remove(self, node_id: bytes) -> None:
         """Take a node out of the search."""
         row = self.row_of.pop(node_id)
-        node = self.nodes[row]
+        node = self._at(row)
         self.nodes[row] = None
         self._live[row] = False
         self.lexical.remove(row)
-        self._vectors.pop(node_id, None)
-        if node is not None and node.kind is NodeKind.CHUNK:
+        if self._vectors is not None:
+            self._vectors[row] = 0
+        self._has_vector[row] = False
+        if node.kind is NodeKind.CHUNK:
             self._unlink_chunk(row, node)
+        self._free.append(row)
 
     def set_vectors(self, ids: Sequence[bytes], vectors: Vectors) -> None:
         """Unit vectors of nodes, shape (len(ids), dimensions); of nodes that are gone they are dropped."""
-        self._vectors.update((each, row) for each, row in zip(ids, vectors, strict=True) if each in self.row_of)
+        if self._vectors is None:
+            self._vectors = np.zeros((len(self._live), vectors.shape[1]), dtype=np.float32)
+        for each, vector in zip(ids, vectors, strict=True):
+            row = self.row_of.get(each)
+            if row is not None:
+                self._vectors[row] = vector
+                self._has_vector[row] = True
 
-    def without_vectors(self) -> list[SearchNode]:
-        """The live nodes that have no vector yet, in row order."""
-        return [node for node in self.nodes if node is not None and node.id not in self._vectors]
+    def without_vectors(self, limit: int) -> list[SearchNode]:
+        """Up to `limit` live nodes that have no vector yet, in row order."""
+        size = len(self.nodes)
+        rows = np.flatnonzero(self._live[:size] & ~self._has_vector[:size])
+        return [self._at(row) for row in rows[:limit].tolist()]
 
     def live_rows(self, hidden: frozenset[Reference] = frozenset()) -> NDArray[np.intp]:
         """The rows that may answer: live, and from no session in `hidden`."""
@@ -116,15 +130,14 @@ class NodeSet:
 
     def cosines(self, query: NDArray[np.float32]) -> NDArray[np.float64]:
         """Cosine of each row with a unit query, shape (rows,); 0 for rows without a vector."""
-        scores = np.zeros(len(self.nodes))
-        rows = [self.row_of[each] for each in self._vectors]
-        if rows:
-            scores[rows] = np.stack(list(self._vectors.values())) @ query
-        return scores
+        if self._vectors is None:
+            return np.zeros(len(self.nodes))
+        # One matrix-vector product a query: in a batched one the last bits would differ (design 3.3).
+        return (self._vectors[: len(self.nodes)] @ query).astype(np.float64)
 
     def ties(self, rows: NDArray[np.intp]) -> NDArray[np.bytes_]:
         """Ids of these rows: between equal scores the smaller one comes first."""
-        return np.array([self._at(row).id.hex() for row in rows.tolist()], dtype=np.bytes_)
+        return self._ids[rows]
 
     def node(self, row: int) -> SearchNode:
         """The live node of a row."""
@@ -135,12 +148,24 @@ class NodeSet:
         assert node is not None
         return node
 
+    def _take_row(self) -> int:
+        if self._free:
+            return self._free.pop()
+        if len(self.nodes) == len(self._live):
+            self._grow()
+        self.nodes.append(None)
+        return len(self.nodes) - 1
+
     def _grow(self) -> None:
         size = len(self._live)
         self._said_at = np.concatenate((self._said_at, np.zeros(size, dtype=np.int64)))
         self._live = np.concatenate((self._live, np.zeros(size, dtype=np.bool_)))
+        self._ids = np.concatenate((self._ids, np.zeros(size, dtype="S32")))
         self._previous = np.concatenate((self._previous, np.full(size, -1, dtype=np.intp)))
         self._next = np.concatenate((self._next, np.full(size, -1, dtype=np.intp)))
+        self._has_vector = np.concatenate((self._has_vector, np.zeros(size, dtype=np.bool_)))
+        if self._vectors is not None:
+            self._vectors = np.concatenate((self._vectors, np.zeros_like(self._vectors)))
 
     def _link_chunk(self, row: int, node: SearchNode) -> None:
         (session,) = node.sessions
@@ -159,6 +184,7 @@ class NodeSet:
             self._previous[behind] = before
         if self._last_chunk.get(session) == row:
             self._last_chunk[session] = before
+        self._previous[row] = self._next[row] = -1
 
 
 def indexed_text(text: str, said_at: Instant) -> str:

@@ -45,17 +45,17 @@ def _measure_load(appenders: int, count: int) -> list[Row]:
             if appenders == 1:
                 single.append(_insert_raw(Path(folder) / "single.db", rows, count, 1))
     per_second = Figure("ours_events_per_s", count / median_wall(ours))
-    per_event = Figure("transactions_per_event", transactions / count)
+    grouping = Figure("events_per_transaction", count / transactions)
 
     def against(name: str, of: str, raw: list[Spent]) -> list[Row]:
         walls = (Figure("ours_ms", ms(median_wall(ours))), Figure("raw_ms", ms(median_wall(raw))))
         cpus = (Figure("ours_cpu_ms", ms(median_cpu(ours))), Figure("raw_cpu_ms", ms(median_cpu(raw))))
         return [
-            Row(f"{name}, wall", median_wall(ours) / median_wall(raw), of, (*walls, per_second, per_event)),
+            Row(f"{name}, wall", median_wall(ours) / median_wall(raw), of, (*walls, per_second, grouping)),
             Row(f"{name}, CPU", median_cpu(ours) / median_cpu(raw), of, cpus),
         ]
 
-    name = f"{count} events by {appenders} tasks"
+    name = f"{count:,} events by {appenders} task{'s' * (appenders > 1)}"
     rows_of = against(name, f"the same rows raw, {GROUP_EVENTS_MAX} events a transaction", grouped)
     return [*rows_of, *against(name, "the same rows raw, a transaction an event", single)] if single else rows_of
 
@@ -131,7 +131,7 @@ async def _measure_forgetting(share: float) -> list[Row]:
         for n in range(rounds):
             ordinary.append(await _spend(log, extra[n]))
             forgetting.append(await _spend(log, a_forgetting(f"s{2 * n}")))
-    of = f"an ordinary append, {size} events in the store"
+    of = f"an ordinary append, {size:,} events in the store"
     name = f"accepting a wish to forget {SESSION_TURNS} turns"
     return [
         Row(

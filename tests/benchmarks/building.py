@@ -140,7 +140,7 @@ def _parts(run: _Run) -> dict[str, float]:
     return {
         "decoding messages": run.decoding_s,
         "appending (the writer's thread)": run.writer_s,
-        "reading (the readers' threads)": run.readers_s,
+        "reading, for the questions too (the readers' threads)": run.readers_s,
         "extraction": extracting,
         "summaries on the loop": summarising,
         "summaries on other threads": run.spent.cpu_s - run.spent.thread_s - run.writer_s - run.readers_s,

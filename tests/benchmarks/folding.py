@@ -36,11 +36,11 @@ from tests.benchmarks.samples import SESSION_GAP_MS, Speech, append_all, fresh_l
 from tests.builders import KEYS, MONDAY, a_closing
 
 LONG_TURNS = 20_000
-SHORT_USERS = 20
+SHORT_USERS = 5
 SHORT_TURNS = 700
 SESSION_TURNS = 20
 CHUNK_TURNS = MemoryParameters().chunk_turns
-LONG_REPEATS, SHORT_REPEATS = 1, 3
+LONG_REPEATS, SHORT_REPEATS = 1, 2
 # The loop is not to be held for longer than this (performance.md G11).
 STALL_MAX_S = 0.020
 

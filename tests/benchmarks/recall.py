@@ -79,7 +79,7 @@ def _unit_rows(count: int, seed: int) -> NDArray[np.float32]:
 
 
 def _add_vectors(nodes: NodeSet) -> None:
-    ids = [node.id for node in nodes.without_vectors()]
+    ids = list(nodes.row_of)
     nodes.set_vectors(ids, _unit_rows(len(ids), 3))
 
 

@@ -69,9 +69,11 @@ def json_lines(name: str, rows: Sequence[Row]) -> list[str]:
 
 
 def shown(value: float) -> str:
-    """Three digits that count."""
-    if abs(value) >= 100:
+    """Two or three digits that count."""
+    if abs(value) >= 100 or value == round(value):
         return f"{value:,.0f}"
+    if abs(value) < 1:
+        return f"{value:.2g}"
     return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
 
 

@@ -29,15 +29,15 @@ def test_a_name_that_is_no_benchmark_is_refused(capsys: pytest.CaptureFixture[st
 
 
 def test_a_row_is_a_line_of_markdown_and_an_object_of_json() -> None:
-    row = Row("append, wall", 2.345, "raw rows", (Figure("ours_ms", 1234.5),), goal=3.0)
+    row = Row("append, wall", 2.346, "raw rows", (Figure("ours_ms", 1234.5),), goal=3.0)
 
     assert markdown_table("append", [row]).splitlines()[-1] == (
-        "| append, wall | **2.35** | ≤ 3.00 | raw rows | ours_ms 1,234 |"
+        "| append, wall | **2.35** | ≤ 3 | raw rows | ours_ms 1,234 |"
     )
     assert json.loads(json_lines("append", [row])[0]) == {
         "benchmark": "append",
         "name": "append, wall",
-        "ratio": 2.345,
+        "ratio": 2.346,
         "goal": 3.0,
         "against": "raw rows",
         "ours_ms": 1234.5,

@@ -129,7 +129,7 @@ def build_parts(
         lambda user: compactor.planned.get(user, 0),
         clock,
     )
-    forgetter = Forgetter(log, memories, clock, reported, write_pause_s=0.05)
+    forgetter = Forgetter(log, memories, clock, reported, write_pause_s=0.05, wait_s=5)
     return Parts(log, clock, model, memories, working, forgetter, compactor, answerer, reported)
 
 

@@ -6,7 +6,14 @@ import anyio
 import msgspec
 import pytest
 
-from daemon.answers import K_MAX, QUESTION_CHARACTERS_MAX, QueryParams, TurnDeadLettered, TurnInConflict, TurnRefused
+from daemon.answers import (
+    K_MAX,
+    QUESTION_CHARACTERS_MAX,
+    QueryParams,
+    TurnDeadLettered,
+    TurnInConflict,
+    TurnRefused,
+)
 from events.appending import DeadLetter
 from events.envelope import NewEvent
 from events.erasure import erase_slice
@@ -95,6 +102,7 @@ async def test_a_vector_is_made_only_when_the_ranking_uses_it(log: EventLog, clo
     for weight in (0.0, 0.5):
         embedder = ScriptedEmbedder()
         parts = build_parts(log, clock, embedder=embedder, agpr=AgprParameters(cosine_weight=weight))
+        await parts.say("In Rome.", session_id=f"s{weight}")
         await parts.ask("Where?")
         used.append(embedder.texts)
 
@@ -156,7 +164,9 @@ async def test_parts_of_a_turn_come_back_with_the_memory(parts: Parts) -> None:
         {"query": "x" * (QUESTION_CHARACTERS_MAX + 1)},
     ],
 )
-async def test_parameters_out_of_range_are_refused_without_being_quoted(parts: Parts, wrong: dict[str, object]) -> None:
+async def test_parameters_out_of_range_are_refused_without_being_quoted(
+    parts: Parts, wrong: dict[str, object]
+) -> None:
     params = msgspec.convert({"user_id": "alice", "query": "Rome"} | wrong, QueryParams)
     with pytest.raises(InvalidInput) as raised:
         await parts.answerer.query(params)

@@ -25,7 +25,9 @@ from tests.waiting import wait_until
 async def learn(parts: Parts, facts: int, session_id: str = "s1", first: int = 0) -> None:
     """So many facts of one session, extracted and admitted; then no worker runs any more."""
     async with running(parts):
-        await parts.say(*(f"thing {first + number} of {session_id}." for number in range(facts)), session_id=session_id)
+        await parts.say(
+            *(f"thing {first + number} of {session_id}." for number in range(facts)), session_id=session_id
+        )
         await parts.close(session_id)
         await parts.until_done()
 
@@ -41,7 +43,9 @@ async def groups_of(parts: Parts) -> list[int]:
 
 
 @pytest.mark.parametrize(("ratio", "cap"), [(0.3, 2), (0.5, 3), (0.7, 5)])
-async def test_the_ratio_is_reached_with_groups_no_larger_than_its_cap(parts: Parts, ratio: float, cap: int) -> None:
+async def test_the_ratio_is_reached_with_groups_no_larger_than_its_cap(
+    parts: Parts, ratio: float, cap: int
+) -> None:
     await learn(parts, 40)
     result = await parts.compactor.compact(ALICE, ratio)
     sizes = await groups_of(parts)
@@ -188,7 +192,9 @@ async def test_a_group_whose_member_was_forgotten_during_the_call_is_not_recorde
     assert b"Zanzibar" not in stored_bytes(log_path)
 
 
-async def test_groups_of_others_are_recorded_although_a_session_was_forgotten_during_their_calls(parts: Parts) -> None:
+async def test_groups_of_others_are_recorded_although_a_session_was_forgotten_during_their_calls(
+    parts: Parts,
+) -> None:
     """Forgetting makes their decision stale: it is decided again, and the model is not asked again."""
     await learn(parts, 20, "s1")
     await parts.say("a secret", session_id="other")

@@ -210,7 +210,7 @@ def test_a_value_out_of_its_range_is_refused_by_name(name: str, value: object) -
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigInvalid, match="nowhere.toml"):
+    with pytest.raises(ConfigInvalid, match=r"nowhere\.toml"):
         read_config(tmp_path / "nowhere.toml", {})
     latin = tmp_path / "latin.toml"
     latin.write_bytes(b"[data]\ndir = '/home/J\xf6rg'")

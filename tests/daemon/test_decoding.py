@@ -84,7 +84,9 @@ def test_a_turn_has_its_key_its_lineage_its_time_and_its_place_on_the_bus() -> N
 
 def test_the_turns_of_one_message_keep_their_order_and_each_its_key() -> None:
     turns = [{"role": "user", "content": "one", "id": "a"}, {"role": "tool", "content": "two"}]
-    events = decoded(a_message({"type": "turns", "user_id": "alice", "session_id": "s1", "id": "b", "turns": turns}))
+    events = decoded(
+        a_message({"type": "turns", "user_id": "alice", "session_id": "s1", "id": "b", "turns": turns})
+    )
 
     assert [turn_of(event).content for event in events] == ["one", "two"]
     assert [event.key for event in events] == ["turn/alice/s1/a/0", "message/alice/s1/b/1"]
@@ -192,7 +194,9 @@ def test_the_text_parts_of_a_content_are_joined_and_the_others_kept_as_reference
     )
 
 
-@pytest.mark.parametrize("content", [[{"text": "x"}], [{"type": 1}], [{"type": "text"}], [{"type": "text", "text": 3}]])
+@pytest.mark.parametrize(
+    "content", [[{"text": "x"}], [{"type": 1}], [{"type": "text"}], [{"type": "text", "text": 3}]]
+)
 def test_a_content_part_without_a_type_or_a_text_is_a_dead_letter(content: object) -> None:
     assert refused({**TURN, "content": content}).reason.startswith("content part 0")
 
@@ -264,7 +268,12 @@ def test_a_body_that_nests_without_end_is_a_dead_letter() -> None:
 
 @pytest.mark.parametrize("count", [0, TURNS_MAX + 1])
 def test_a_turns_message_that_fits_no_transaction_is_a_dead_letter(count: int) -> None:
-    body = {"type": "turns", "user_id": "alice", "session_id": "s1", "turns": [{"role": "u", "content": "x"}] * count}
+    body = {
+        "type": "turns",
+        "user_id": "alice",
+        "session_id": "s1",
+        "turns": [{"role": "u", "content": "x"}] * count,
+    }
 
     assert str(TURNS_MAX) in refused(body).reason
 

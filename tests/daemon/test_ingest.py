@@ -1,4 +1,4 @@
-"""From a real bus into a real log: whole messages, in one transaction with the checkpoint, nothing lost or twice."""
+"""From a real bus into a real log: whole messages, the checkpoint with them, nothing lost and nothing twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from daemon.subjects import control_subject, turn_subject
 from events.appending import Batch, Outcome
 from events.envelope import BusPosition
 from events.log import GROUP_EVENTS_MAX, EventLog
-from tests.builders import KEYS, MONDAY, ManualClock, seeded_nonces
+from tests.builders import MONDAY, ManualClock, seeded_nonces
 from tests.bus_in_use import Reported, bus_with_stream, unattended_server
 from tests.daemon.parts_in_use import ALICE, SMALL, unwritable
 from tests.stored import stored_rows
@@ -216,7 +216,7 @@ class RecordingLog(EventLog):
 
 
 class ListedBus:
-    """The part of the bus that ingest uses: hands out batches, notes what was committed when one was acknowledged."""
+    """What ingest uses of a bus: hands out batches, and notes what was committed at each acknowledgement."""
 
     def __init__(self, batches: Sequence[BusBatch], path: Path) -> None:
         self._batches = list(batches)

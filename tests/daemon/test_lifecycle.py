@@ -76,7 +76,7 @@ def notified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket
         yield listener
 
 
-def test_the_service_manager_is_told_in_one_datagram(notified: socket.socket) -> None:
+def test_systemd_is_told_in_one_datagram(notified: socket.socket) -> None:
     notify_systemd("READY=1")
     notify_systemd("STOPPING=1")
 
@@ -94,7 +94,7 @@ def test_an_abstract_address_is_understood(monkeypatch: pytest.MonkeyPatch) -> N
         assert listener.recv(100) == b"READY=1"
 
 
-def test_a_service_manager_that_does_not_read_holds_nobody_up(notified: socket.socket) -> None:
+def test_a_systemd_that_does_not_read_holds_nobody_up(notified: socket.socket) -> None:
     for _ in range(2_000):  # far more than a socket takes
         notify_systemd("WATCHDOG=1")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from daemon.forgetting import SessionUnknown
 from daemon.listings import Listings, NoParams, SessionParams, UserParams, UserUnknown, find_user
-from daemon.listings import SessionUnknown as ListedSessionUnknown
 from daemon.structures import ROOT_TEXT_MAX, FactShown, GroupShown, PageParams, Structures, TreeShown, UnitShown
 from events.errors import InvalidInput
 from projections.digests import digest_memory
@@ -57,9 +57,9 @@ async def test_sessions_are_listed_with_state_counts_and_times(parts: Parts, lis
     first, second = listed["sessions"]
 
     assert (first.session_id, first.state, first.turns, first.chunks, first.facts) == ("s1", "closed", 3, 2, 3)
-    assert (first.waiting_turns, first.bytes) == (0, len("One thing.Another thing.A third thing."))
+    assert first.bytes == len("One thing.Another thing.A third thing.")
     assert (first.first_at, first.last_at) == ("2024-07-01T09:01:00Z", "2024-07-01T09:03:00Z")
-    assert (second.session_id, second.state, second.waiting_turns, second.chunks) == ("s2", "open", 1, 0)
+    assert (second.session_id, second.state, second.turns, second.chunks) == ("s2", "open", 1, 0)
     assert listed["forgotten"] == 0
     assert await listings.session(SessionParams(user_id="alice", session_id="s1")) == first
 
@@ -81,7 +81,7 @@ async def test_whom_nobody_knows_is_not_found_and_not_quoted(
     parts: Parts, listings: Listings, structures: Structures
 ) -> None:
     await parts.say("one")
-    with pytest.raises(ListedSessionUnknown):
+    with pytest.raises(SessionUnknown):
         await listings.session(SessionParams(user_id="alice", session_id="Xylophon"))
     for call in (structures.units, structures.digest):
         with pytest.raises(UserUnknown) as raised:
@@ -104,7 +104,9 @@ async def test_facts_come_in_time_order_page_by_page(parts: Parts, structures: S
     assert [(source.session_id, source.turn_id) for source in first[0].sources] == [("s1", "t4")]
 
 
-async def test_a_fact_that_was_said_twice_is_one_fact_with_both_sources(parts: Parts, structures: Structures) -> None:
+async def test_a_fact_that_was_said_twice_is_one_fact_with_both_sources(
+    parts: Parts, structures: Structures
+) -> None:
     await learn(parts, "Rex is a dog on day 3.", session_id="s1")
     await learn(parts, "Rex is a dog on day 3.", session_id="s2")
     (fact,), _ = await facts_of(structures)
@@ -115,7 +117,9 @@ async def test_a_fact_that_was_said_twice_is_one_fact_with_both_sources(parts: P
 
 
 @pytest.mark.parametrize("wrong", [{"limit": 0}, {"limit": 1001}, {"after": "no hex"}, {"after": "00ff"}])
-async def test_a_page_that_cannot_be_is_refused(parts: Parts, structures: Structures, wrong: dict[str, Any]) -> None:
+async def test_a_page_that_cannot_be_is_refused(
+    parts: Parts, structures: Structures, wrong: dict[str, Any]
+) -> None:
     await parts.say("one")
     with pytest.raises(InvalidInput):
         await facts_of(structures, **wrong)

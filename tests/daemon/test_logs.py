@@ -78,7 +78,9 @@ def test_every_report_in_the_code_has_a_name_that_can_be_checked() -> None:
 def test_names_say_the_part_and_what_happened_and_warnings_are_names() -> None:
     for name, tells in LOG_EVENTS.items():
         part, dot, happened = name.partition(".")
-        assert part.isidentifier() and dot and happened.isidentifier()
+        assert dot
+        assert part.isidentifier()
+        assert happened.isidentifier()
         assert tells
     assert LOG_EVENTS.keys() >= _WARNINGS
 

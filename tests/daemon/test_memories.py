@@ -18,7 +18,17 @@ from events.memory import ExtractedFact, FactsExtracted
 from projections.digests import digest_memory
 from projections.recall.agpr import AgprParameters
 from projections.recall.answering import recall
-from tests.builders import KEYS, MONDAY, ManualClock, a_batch, a_forgetting, a_turn, an_extraction, an_id, lineage_of
+from tests.builders import (
+    KEYS,
+    MONDAY,
+    ManualClock,
+    a_batch,
+    a_forgetting,
+    a_turn,
+    an_extraction,
+    an_id,
+    lineage_of,
+)
 from tests.bus_in_use import Reported
 from tests.daemon.parts_in_use import ALICE, SMALL, Parts, build_parts, running_forgetter
 from tests.stored import damage
@@ -125,8 +135,12 @@ async def test_follow_keeps_what_is_here_up_to_date_and_loads_nothing(parts: Par
         await parts.say("for bob", user_id="bob")
         await wait_until(lambda: parts.memories.loaded()[ALICE].user_seq == 1)
         told: set[Reference] = set()
-        # The worker learns of bob all the same.
-        await wait_until(lambda: told.update(parts.memories.take_changed()) or told == {ALICE, KEYS.user("bob")})
+
+        def both_were_told() -> bool:
+            told.update(parts.memories.take_changed())
+            return told == {ALICE, KEYS.user("bob")}
+
+        await wait_until(both_were_told, message="the worker learns of bob all the same")
 
     assert set(parts.memories.loaded()) == {ALICE}
     assert parts.memories.take_changed() == set()
@@ -225,7 +239,9 @@ async def test_words_that_were_erased_before_they_were_folded_are_passed_over(
     assert shown(memories) == [frozenset([S2])]
 
 
-async def test_words_that_go_while_a_memory_is_folded_from_nothing_are_passed_over(log_path: Path, log: EventLog) -> None:
+async def test_words_that_go_while_a_memory_is_folded_from_nothing_are_passed_over(
+    log_path: Path, log: EventLog
+) -> None:
     await say(log, *("one" for _ in range(600)), session_id="s1")
 
     class ForgettingLog(EventLog):
@@ -241,7 +257,7 @@ async def test_words_that_go_while_a_memory_is_folded_from_nothing_are_passed_ov
                     pass
             return await super().read(work)
 
-    reader = ForgettingLog(log._writer, log._readers, KEYS, log.head, lambda: 0, lambda _: b"")  # noqa: SLF001
+    reader = ForgettingLog(log._writer, log._readers, KEYS, log.head, lambda: 0, lambda _: b"")
     memory = await fold_from_nothing(reader, ALICE, SMALL)
 
     assert (memory.user_seq, len(memory.nodes)) == (601, 0)

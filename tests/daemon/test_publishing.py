@@ -49,7 +49,10 @@ async def test_what_is_published_is_what_ingest_reads(url: str) -> None:
         ("MEMFOREST", 1, False),
         ("MEMFOREST", 2, False),
     ]
-    assert [each.keys for each in published] == [["turn/alice/b32-omqdc/m1/0"], ["turn/alice/b32-omqdc/b32-nuxtc/0"]]
+    assert [each.keys for each in published] == [
+        ["turn/alice/b32-omqdc/m1/0"],
+        ["turn/alice/b32-omqdc/b32-nuxtc/0"],
+    ]
     decoded = [DECODER.decode(each, "e1") for each in received]
     keys = [event.key for each in decoded if not isinstance(each, DeadLetter) for event in each]
     assert keys[:2] == ["turn/alice/b32-omqdc/m1/0", "turn/alice/b32-omqdc/b32-nuxtc/0"]

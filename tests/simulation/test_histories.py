@@ -44,7 +44,7 @@ SEEDS = [int(os.environ["SIMULATION_SEED"])] if "SIMULATION_SEED" in os.environ 
 USERS = ("alice", "bob")
 SESSIONS_PER_USER = 5
 LIVES = 3
-STEPS_PER_LIFE = 14
+STEPS_PER_LIFE = 9
 HOUR_MS = 3_600_000
 QUESTIONS = ("What does Nate like?", "Who was in Miami on day 3?", "Rex")
 # Said in several sessions, so that facts are shared and entities become active.
@@ -54,7 +54,7 @@ SHARED = (
     "Nate met Rex on day {day}.",
     "Oslo is far, says Nate.",
     "They rex the nate.",
-    "{unreadable} noise from Oslo.",
+    "Miami has rain, says Rex.",
 )
 
 
@@ -78,7 +78,7 @@ class History:
         """Do one thing, drawn by lot."""
         self.clock.advance(self.chance.randrange(HOUR_MS))
         steps = {
-            self.say: 30, self.close: 8, self.close_chunk: 6, self.answer: 40, self.fail: 4,
+            self.say: 34, self.close: 8, self.close_chunk: 6, self.answer: 40, self.fail: 4,
             self.compact: 6, self.forget: 6, self.ask: 6,
         }  # fmt: skip
         (step,) = self.chance.choices(list(steps), list(steps.values()))
@@ -87,13 +87,13 @@ class History:
             await daemon.settle()
 
     def a_session(self) -> tuple[str, str]:
-        user_id = self.chance.choice(USERS)
+        (user_id,) = self.chance.choices(USERS, [3, 1])
         return user_id, marker_of(user_id, self.chance.randrange(SESSIONS_PER_USER))
 
     async def say(self, daemon: Daemon) -> None:
-        """One to four turns of a session in one batch; some come twice, some with other content."""
+        """Some turns of a session in one batch; one may come twice, and once more with other content."""
         user_id, session_id = self.a_session()
-        events = [self.a_new_turn(user_id, session_id) for _ in range(self.chance.randint(1, 4))]
+        events = [self.a_new_turn(user_id, session_id) for _ in range(self.chance.randint(1, 8))]
         if self.chance.random() < 0.2:
             events.append(events[0])
             assert isinstance(events[0].event, TurnRecorded)
@@ -106,10 +106,12 @@ class History:
 
     def a_new_turn(self, user_id: str, session_id: str) -> NewEvent:
         number = self.turns[session_id] = self.turns.get(session_id, 0) + 1
-        shared = self.chance.choice(SHARED).format(day=self.chance.randint(1, 2), unreadable=UNREADABLE)
+        shared, more = (self.chance.choice(SHARED).format(day=self.chance.randint(1, 2)) for _ in range(2))
         own = f"I kept {session_id} in number {number}."
+        bad = f"{UNREADABLE} noise from {session_id}."
+        contents = [shared, own, f"{shared} {own}", f"{own} {shared}", f"{shared} {more}", bad]
         return a_turn(
-            self.chance.choice([shared, own, f"{shared} {own}", f"{own} {shared}"]),
+            self.chance.choices(contents, [4, 2, 4, 2, 4, 1])[0],
             user_id=user_id,
             session_id=session_id,
             turn_id=str(number),

@@ -122,9 +122,7 @@ async def recorded_turns(path: Path) -> list[tuple[str | None, str]]:
             events = await log.read(partial(read_events, seqs=[event.seq for event in page]))
             assert not [event for event in events.values() if isinstance(event.event, TurnConflicted)]
             turns += [
-                (event.session_id, event.event.content)
-                for event in page
-                if isinstance(event.event, TurnRecorded)
+                (event.session_id, event.event.content) for event in page if isinstance(event.event, TurnRecorded)
             ]
         return turns
     finally:

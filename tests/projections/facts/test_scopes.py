@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pytest
 
 from events.envelope import Reference
-from events.memory import Mention
+from events.memory import FactId, Mention
 from projections.facts.labels import normalise_label
-from projections.facts.scopes import USER_SCOPE, EntityScopes, Scope, ScopeKind
+from projections.facts.scopes import (
+    ENTITY_FACTS_MIN,
+    ENTITY_SESSIONS_MIN,
+    USER_SCOPE,
+    EntityScopes,
+    Scope,
+    ScopeKind,
+)
 from tests.builders import KEYS, an_id
 
 FACTS = [an_id(f"fact {n}") for n in range(9)]
@@ -20,16 +30,42 @@ def sessions(*names: str) -> frozenset[Reference]:
     return frozenset(KEYS.session("alice", name) for name in names)
 
 
-def name(scopes: EntityScopes, label: str, *facts: tuple[int, str], uncertain: bool = False) -> None:
-    """Facts (by number) that name a label, each said in one session."""
-    for number, session in facts:
-        scopes.add_fact(FACTS[number], (Mention(normalise_label(label), uncertain),), sessions(session))
+@dataclass
+class Watched:
+    """Scopes, and what their trees hold when every change that is told is made."""
 
+    scopes: EntityScopes = field(default_factory=EntityScopes)
+    trees: dict[Scope, set[FactId]] = field(default_factory=dict[Scope, set[FactId]])
 
-def held(scopes: EntityScopes, label: str) -> set[int]:
-    membership = scopes.membership(normalise_label(label))
-    assert membership.scope == Scope(ScopeKind.ENTITY, normalise_label(label))
-    return {FACTS.index(fact) for fact in membership.facts}
+    def hear(self, text: str, speaker: str | None = None, role: str = "user") -> set[str]:
+        return self.settle(self.scopes.count_turn(text, role, speaker))
+
+    def name(self, label: str, *facts: tuple[int, str], uncertain: bool = False) -> None:
+        """Facts (by number) that name a label, each said in one session."""
+        for number, session in facts:
+            self.add(number, Mention(normalise_label(label), uncertain), session)
+
+    def add(self, number: int, mention: Mention, *names: str) -> None:
+        self.settle(self.scopes.add_fact(FACTS[number], (mention,), sessions(*names)))
+
+    def settle(self, labels: set[str]) -> set[str]:
+        """Make the changes of these labels; only what is absent joins, only what is there leaves."""
+        for label in sorted(labels):
+            for change in self.scopes.changes(label):
+                tree = self.trees.setdefault(change.scope, set())
+                assert not change.joining & tree
+                assert change.leaving <= tree
+                tree |= change.joining
+                tree -= change.leaving
+            assert self.scopes.changes(label) == []
+        return labels
+
+    def held(self, label: str) -> set[int]:
+        """The facts in the tree of an entity."""
+        return self.held_in(Scope(ScopeKind.ENTITY, normalise_label(label)))
+
+    def held_in(self, scope: Scope) -> set[int]:
+        return {FACTS.index(fact) for fact in self.trees.get(scope, ())}
 
 
 @pytest.mark.parametrize(
@@ -45,132 +81,179 @@ def held(scopes: EntityScopes, label: str) -> set[int]:
 def test_an_entity_is_active_from_three_facts_and_two_sessions_on(
     facts: list[tuple[int, str]], active: bool
 ) -> None:
-    scopes = EntityScopes()
-    name(scopes, "Miami", *facts)
+    watched = Watched()
+    watched.name("Miami", *facts)
 
-    assert held(scopes, "Miami") == ({number for number, _ in facts} if active else set())
+    assert watched.held("Miami") == ({number for number, _ in facts} if active else set())
 
 
 def test_a_fact_of_two_sessions_counts_for_both_even_if_one_names_it_in_doubt() -> None:
     for first, second in itertools.permutations((False, True)):
-        scopes = EntityScopes()
-        name(scopes, "Miami", (0, "s1"), (1, "s1"))
-        scopes.add_fact(FACTS[2], (Mention("miami", first),), sessions("s1"))
-        scopes.add_fact(FACTS[2], (Mention("miami", second),), sessions("s1", "s2"))
+        watched = Watched()
+        watched.name("Miami", (0, "s1"), (1, "s1"))
+        watched.add(2, Mention("miami", first), "s1")
+        watched.add(2, Mention("miami", second), "s1", "s2")
 
-        assert held(scopes, "Miami") == {0, 1, 2}
+        assert watched.held("Miami") == {0, 1, 2}
 
 
 @pytest.mark.parametrize(("one", "other"), [("C++", "C#"), ("José", "Jose"), ("北京", "北"), ("Москва", "Moscow")])
 def test_labels_of_every_script_have_trees_of_their_own(one: str, other: str) -> None:
-    scopes = EntityScopes()
-    name(scopes, one, (0, "s1"), (1, "s1"), (2, "s2"))
-    name(scopes, other, (3, "s1"), (4, "s2"), (5, "s3"))
+    watched = Watched()
+    watched.name(one, (0, "s1"), (1, "s1"), (2, "s2"))
+    watched.name(other, (3, "s1"), (4, "s2"), (5, "s3"))
 
-    assert held(scopes, one) == {0, 1, 2}
-    assert held(scopes, other) == {3, 4, 5}
+    assert watched.held(one) == {0, 1, 2}
+    assert watched.held(other) == {3, 4, 5}
 
 
 def test_one_label_in_other_spellings_is_one_entity() -> None:
-    scopes = EntityScopes()
-    name(scopes, "José", (0, "s1"))
-    name(scopes, "JOSE\u0301", (1, "s1"))
-    name(scopes, "José's", (2, "s2"))
+    watched = Watched()
+    watched.name("José", (0, "s1"))
+    watched.name("JOSE\u0301", (1, "s1"))
+    watched.name("José's", (2, "s2"))
 
-    assert held(scopes, "José") == {0, 1, 2}
+    assert watched.held("José") == {0, 1, 2}
 
 
 def test_the_owners_name_is_the_scope_user_without_a_threshold() -> None:
-    scopes = EntityScopes()
-    changed = scopes.count_turn("I moved.", "user", "Alice")
-    labels = scopes.add_fact(FACTS[0], (Mention("alice"), Mention("miami")), sessions("s1"))
+    watched = Watched()
+    watched.hear("I moved.", "Alice")
+    watched.name("Alice", (0, "s1"))
 
-    assert changed == {"alice"}
-    assert labels == {"alice", "miami"}
-    assert scopes.owner == "alice"
-    assert scopes.user_membership().scope == USER_SCOPE
-    assert scopes.user_membership().facts == {FACTS[0]}
+    assert watched.scopes.owner == "alice"
+    assert watched.trees == {USER_SCOPE: {FACTS[0]}}
 
 
 def test_the_owner_has_no_entity_scope_beside_the_scope_user() -> None:
-    scopes = EntityScopes()
-    scopes.count_turn("I moved.", "user", "Alice")
-    name(scopes, "Alice", (0, "s1"), (1, "s2"), (2, "s3"))
+    watched = Watched()
+    watched.hear("I moved.", "Alice")
+    watched.name("Alice", (0, "s1"), (1, "s2"), (2, "s3"))
 
-    assert held(scopes, "Alice") == set()
-    assert scopes.user_membership().facts == set(FACTS[:3])
+    assert watched.held("Alice") == set()
+    assert watched.held_in(USER_SCOPE) == {0, 1, 2}
+
+
+def test_an_entity_becomes_the_user_when_the_owners_name_is_heard() -> None:
+    watched = Watched()
+    watched.name("Alice", (0, "s1"), (1, "s2"), (2, "s3"))
+    assert watched.held("Alice") == {0, 1, 2}
+
+    watched.hear("I moved.", "Alice")
+    assert watched.held("Alice") == set()
+    assert watched.held_in(USER_SCOPE) == {0, 1, 2}
 
 
 def test_a_second_user_name_dissolves_the_scope_user_and_gives_the_owner_an_entity() -> None:
-    scopes = EntityScopes()
-    scopes.count_turn("I moved.", "user", "Alice")
-    name(scopes, "Alice", (0, "s1"), (1, "s2"), (2, "s3"))
-    changed = scopes.count_turn("So did I.", "user", "Bob")
+    watched = Watched()
+    watched.hear("I moved.", "Alice")
+    watched.name("Alice", (0, "s1"), (1, "s2"), (2, "s3"))
+    watched.hear("So did I.", "Bob")
 
-    assert changed == {"alice"}
-    assert scopes.owner is None
-    assert scopes.user_membership().facts == frozenset()
-    assert held(scopes, "Alice") == {0, 1, 2}
+    assert watched.scopes.owner is None
+    assert watched.held_in(USER_SCOPE) == set()
+    assert watched.held("Alice") == {0, 1, 2}
 
 
 def test_only_users_own_turns_tell_the_owners_name() -> None:
-    scopes = EntityScopes()
+    watched = Watched()
     for role, speaker in (("assistant", "Bot"), ("tool", "Search"), ("user", None)):
-        assert scopes.count_turn("hello", role, speaker) == set()
-    assert scopes.owner is None
+        watched.hear("hello", speaker, role)
+    assert watched.scopes.owner is None
 
-    scopes.count_turn("hello", "user", "Alice")
-    scopes.count_turn("hello", "user", "alice ")
-    assert scopes.owner == "alice"
+    watched.hear("hello", "Alice")
+    watched.hear("hello", "alice ")
+    assert watched.scopes.owner == "alice"
 
 
 def test_a_doubtful_label_becomes_a_name_when_turns_show_it() -> None:
-    scopes = EntityScopes()
-    name(scopes, "Nate", (0, "s1"), (1, "s2"), (2, "s3"), uncertain=True)
-    assert held(scopes, "Nate") == set()
+    watched = Watched()
+    watched.name("Nate", (0, "s1"), (1, "s2"), (2, "s3"), uncertain=True)
+    assert watched.held("Nate") == set()
 
-    assert scopes.count_turn("yesterday I met Nate", "user", None) == {"nate"}
-    assert held(scopes, "Nate") == {0, 1, 2}
+    assert watched.hear("yesterday I met Nate") == {"nate"}
+    assert watched.held("Nate") == {0, 1, 2}
 
 
 def test_a_name_that_turns_out_to_be_a_common_word_loses_its_doubtful_facts() -> None:
-    scopes = EntityScopes()
-    scopes.count_turn("we met Rose", "user", None)
-    name(scopes, "Rose", (0, "s1"), (1, "s2"), (2, "s3"))
-    name(scopes, "Rose", (3, "s1"), uncertain=True)
-    assert held(scopes, "Rose") == {0, 1, 2, 3}
+    watched = Watched()
+    watched.hear("we met Rose")
+    watched.name("Rose", (0, "s1"), (1, "s2"), (2, "s3"))
+    watched.name("Rose", (3, "s1"), uncertain=True)
+    assert watched.held("Rose") == {0, 1, 2, 3}
 
-    assert scopes.count_turn("a rose is a rose", "user", None) == {"rose"}
-    assert held(scopes, "Rose") == {0, 1, 2}
+    assert watched.hear("a rose is a rose is a rose") == {"rose"}
+    assert watched.held("Rose") == {0, 1, 2}
+
+
+def test_a_fact_that_is_named_for_certain_later_is_in_doubt_no_more() -> None:
+    watched = Watched()
+    watched.name("Rose", (0, "s1"), (1, "s2"))
+    watched.name("Rose", (2, "s1"), uncertain=True)
+    assert watched.held("Rose") == set()
+
+    watched.name("Rose", (2, "s1"))
+    assert watched.held("Rose") == {0, 1, 2}
 
 
 def test_counting_a_word_that_no_doubtful_label_begins_with_asks_for_nothing() -> None:
-    scopes = EntityScopes()
-    name(scopes, "Nate", (0, "s1"))
+    watched = Watched()
+    watched.name("Nate", (0, "s1"))
 
-    assert scopes.count_turn("we met Nate and Rex", "user", None) == set()
-
-
-def test_a_label_that_nothing_names_has_no_facts() -> None:
-    assert held(EntityScopes(), "Miami") == set()
+    assert watched.hear("we met Nate and Rex") == set()
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_only_the_labels_that_are_told_to_have_changed_have_changed(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(20))
+def test_trees_changed_step_by_step_hold_what_all_that_was_said_makes_of_them(seed: int) -> None:
     print("seed", seed)
     chance = random.Random(seed)
-    labels = ["Nate", "Rose", "Miami", "Alice"]
-    scopes = EntityScopes()
-    known = {label.lower(): scopes.membership(label.lower()) for label in labels}
-    for _ in range(120):
+    labels = ("nate", "rose", "miami", "alice")
+    watched = Watched()
+    mentions: list[Named] = []
+    said: dict[int, set[str]] = {}
+    names: set[str] = set()
+    lower, capital, speakers = Counter[str](), Counter[str](), set[str]()
+    for _ in range(150):
         label = chance.choice(labels)
         if chance.random() < 0.5:
-            text = f"we saw {chance.choice([label, label.lower()])}"
-            changed = scopes.count_turn(text, "user", chance.choices([None, "Alice", "Rose"], [30, 3, 1])[0])
+            is_capital = chance.random() < 0.5
+            speaker = chance.choices(["", "alice", "rose"], [60, 3, 1])[0]
+            watched.hear(f"we saw {label.title() if is_capital else label}", speaker)
+            (capital if is_capital else lower)[label] += 1
+            speakers |= {speaker} - {""}
+            if capital[label] > lower[label]:
+                names.add(label)
+            elif lower[label] > 2 * capital[label]:
+                names.discard(label)
         else:
-            mention = Mention(label.lower(), chance.random() < 0.5)
-            changed = scopes.add_fact(chance.choice(FACTS), (mention,), sessions(f"s{chance.randrange(3)}"))
-        now = {each: scopes.membership(each) for each in known}
+            number, uncertain = chance.randrange(9), chance.random() < 0.5
+            said.setdefault(number, set()).add(f"s{chance.randrange(3)}")
+            watched.add(number, Mention(label, uncertain), *said[number])
+            mentions.append(Named(label, number, uncertain, frozenset(said[number])))
+        (owner,) = speakers if len(speakers) == 1 else (None,)
+        for each in labels:
+            facts = expected_facts(mentions, each, named=each in names)
+            active = len(facts) >= ENTITY_FACTS_MIN and len(set().union(*facts.values())) >= ENTITY_SESSIONS_MIN
 
-        assert {each for each in known if now[each] != known[each]} <= changed
-        known = now
+            assert watched.held(each) == (set(facts) if active and each != owner else set())
+        held_by_owner = expected_facts(mentions, owner, named=owner in names) if owner else {}
+        assert watched.held_in(USER_SCOPE) == set(held_by_owner)
+
+
+class Named(NamedTuple):
+    """A fact names a label, and the sessions in which the fact had been said by then."""
+
+    label: str
+    number: int
+    uncertain: bool
+    sessions: frozenset[str]
+
+
+def expected_facts(mentions: list[Named], label: str, *, named: bool) -> dict[int, set[str]]:
+    """The oracle: the facts that name a label, with their sessions; those in doubt only if it is a name."""
+    sure = {each.number for each in mentions if each.label == label and not each.uncertain}
+    facts: dict[int, set[str]] = {}
+    for each in mentions:
+        if each.label == label and (each.number in sure or named):
+            facts.setdefault(each.number, set()).update(each.sessions)
+    return facts

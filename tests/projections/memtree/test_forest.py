@@ -32,7 +32,7 @@ def grow(forest: Forest, numbers: range, length: int = 500, scope: Scope = MIAMI
     for number in numbers:
         session = KEYS.session("alice", f"s{number}")
         text = LeafText(FactText(Pointer(number, 0)), length, frozenset((session,)))
-        forest.insert(scope, a_leaf(number), text)
+        forest.change(scope, [(a_leaf(number), text)])
 
 
 def root_of(forest: Forest, scope: Scope = MIAMI) -> Node:
@@ -58,7 +58,7 @@ def test_a_tree_of_one_leaf_is_that_leaf_and_wants_nothing() -> None:
     grow(forest, range(1, 2), length=9000)
 
     assert forest.dirty_count() == 0
-    assert forest.plan_summaries() == []
+    assert planned(forest) == set()
     assert forest.root_refs(MIAMI) == facts(1)
 
 
@@ -146,7 +146,7 @@ def test_a_summary_belongs_to_its_digest_and_is_there_again_when_the_digest_is()
     grow(forest, range(3, 4))
     assert planned(forest) == {root_of(forest).digest} != {digest}
 
-    forest.remove(MIAMI, a_leaf(3))
+    forest.change(MIAMI, [], [a_leaf(3)])
     assert forest.dirty_count() == 0
     assert forest.root_refs(MIAMI) == (WrittenText(900),)
 
@@ -156,7 +156,7 @@ def test_two_trees_of_the_same_leaves_share_one_summary() -> None:
     grow(forest, range(1, 3))
     grow(forest, range(1, 3), scope=USER_SCOPE)
     assert forest.dirty_count() == 2
-    assert len(forest.plan_summaries()) == 1
+    assert len(list(forest.plan_summaries())) == 1
 
     summarise(forest, root_of(forest).digest)
     assert forest.dirty_count() == 0
@@ -180,7 +180,7 @@ def test_parked_work_and_what_waits_for_it_is_not_dirty() -> None:
     forest.note_parked(parked)
     assert forest.dirty_count() == len(nodes) - len(above)
 
-    while work := forest.plan_summaries():
+    while work := list(forest.plan_summaries()):
         for each in work:
             assert each.digest not in above
             summarise(forest, each.digest)
@@ -212,10 +212,10 @@ def test_counts_are_told_for_one_tree_or_for_all() -> None:
 def test_an_empty_tree_is_no_tree() -> None:
     forest = a_forest()
     grow(forest, range(1, 2))
-    forest.remove(MIAMI, a_leaf(1))
+    forest.change(MIAMI, [], [a_leaf(1)])
 
     assert forest.trees == {}
-    assert (forest.dirty_count(), forest.plan_summaries()) == (0, [])
+    assert (forest.dirty_count(), planned(forest)) == (0, set())
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -228,12 +228,12 @@ def test_which_nodes_are_dirty_follows_from_trees_and_summaries_alone(seed: int)
     known: dict[Digest, int] = {}
     for _ in range(150):
         number = chance.randrange(40)
-        if chance.random() < 0.3 and (work := forest.plan_summaries()):
+        if chance.random() < 0.3 and (work := list(forest.plan_summaries())):
             known[chance.choice(work).digest] = length = chance.choice([5, 60])
             summarise(forest, list(known)[-1], length=length)
         elif number in present:
             present.remove(number)
-            forest.remove(MIAMI, a_leaf(number))
+            forest.change(MIAMI, [], [a_leaf(number)])
         else:
             present.add(number)
             grow(forest, range(number, number + 1), lengths[number])

@@ -1,0 +1,145 @@
+"""The table of methods: all of them are there, each with its parameters, its time and whether it writes."""
+
+from __future__ import annotations
+
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+import pytest
+
+from daemon.bus import NatsBus
+from daemon.dead_letters import DeadLetters
+from daemon.decoding import Decoder
+from daemon.handlers import METHODS, Answering, make_handlers
+from daemon.ingest import Ingest
+from daemon.listings import Listings
+from daemon.offline.language_model import OfflineLanguageModel
+from daemon.protocol import Handlers, Request, read_params
+from daemon.publishing import Publisher
+from daemon.status import Status
+from daemon.structures import Structures
+from events.errors import InvalidInput, MemForestError
+from tests.builders import KEYS, ManualClock, a_batch, a_dead_letter
+from tests.bus_in_use import Reported
+from tests.daemon.parts_in_use import Parts, running, running_forgetter
+from tests.scripted_models import ModelFailed, ScriptedEmbedder
+
+WRITES = {
+    "ingest",
+    "sessions.close",
+    "sessions.forget",
+    "units.compact",
+    "dead_letters.retry",
+    "dead_letters.drop",
+}
+
+
+@pytest.fixture
+def handlers(parts: Parts, clock: ManualClock) -> Handlers:
+    """The table over real parts; the bus is one that nobody answers on."""
+    bus = NatsBus("nats://127.0.0.1:1")
+    decoder = Decoder(KEYS, ZoneInfo("UTC"))
+    ingest = Ingest(bus, "MEMFOREST", parts.log, parts.memories, decoder, Reported())
+    models = (OfflineLanguageModel(), ScriptedEmbedder())
+    status = Status(
+        "1.2.3",
+        clock,
+        parts.log,
+        parts.memories,
+        bus,
+        lambda: "nats://127.0.0.1:1",
+        ingest,
+        parts.worker,
+        parts.answerer,
+        models,
+    )
+    return make_handlers(
+        Answering(
+            log=parts.log,
+            answerer=parts.answerer,
+            listings=Listings(parts.log, parts.memories),
+            structures=Structures(parts.log, parts.memories),
+            publisher=Publisher(bus, decoder),
+            forgetter=parts.forgetter,
+            compactor=parts.compactor,
+            dead_letters=DeadLetters(parts.log, decoder),
+            status=status,
+        )
+    )
+
+
+async def call(handlers: Handlers, name: str, **params: Any) -> Any:
+    """A call as the socket makes it, and its result as a client sees it."""
+    method = handlers[name]
+    request = Request(1, name, params, is_notification=False)
+    return msgspec.to_builtins(await method.call(read_params(request, method)))
+
+
+def test_the_table_has_the_methods_that_are_documented_and_what_writes_is_not_cancelled(
+    handlers: Handlers,
+) -> None:
+    assert handlers.keys() == METHODS.keys()
+    assert {name for name, method in handlers.items() if method.write} == WRITES
+    assert all(0 < method.deadline_s <= 3600 for method in handlers.values())
+
+
+async def test_every_method_refuses_a_parameter_it_does_not_know(handlers: Handlers) -> None:
+    for name in METHODS:
+        with pytest.raises(MemForestError) as raised:
+            await call(handlers, name, surprise="Xylophon")
+        assert raised.value.code == "invalid", name
+        assert "Xylophon" not in str(raised.value), name
+
+
+@pytest.mark.parametrize("ratio", [-0.1, 1.0, 2.0])
+async def test_a_ratio_is_from_0_to_below_1(handlers: Handlers, ratio: float) -> None:
+    with pytest.raises(InvalidInput, match="ratio"):
+        await call(handlers, "units.compact", user_id="alice", ratio=ratio)
+
+
+async def test_users_that_nobody_knows_are_not_found(handlers: Handlers) -> None:
+    for name in ("units.compact", "units.list", "facts.list", "trees.list", "digest"):
+        with pytest.raises(MemForestError) as raised:
+            await call(handlers, name, user_id="nobody")
+        assert raised.value.code == "not_found", name
+
+
+async def test_status_tells_how_every_part_is(parts: Parts, handlers: Handlers, clock: ManualClock) -> None:
+    async with running(parts):
+        parts.model.queue.extend([ModelFailed()] * 3)
+        await parts.say("A first thing.", "A second thing.", "A third thing.")
+        await parts.log.append(a_batch(letters=(a_dead_letter(b"Xylophon"),)))
+        await parts.until_done()
+        clock.advance(1_500)
+        status = await call(handlers, "status", user_id="alice")
+
+    assert status["daemon"] == {"version": "1.2.3", "uptime_s": 1.5, "memories_loaded": 1}
+    assert (status["bus"]["state"], status["bus"]["lag_messages"]) == ("down", None)
+    assert status["log"] == {
+        "events": 4,
+        "users": 1,
+        "dead_letters": 1,
+        "waiting_turns": 1,
+        "forgotten_not_erased": 0,
+    }
+    assert status["worker"] == {"in_flight": 0, "parked": 1}
+    assert status["watermark"] == {"user_seq": 4, "projected_user_seq": 4, "pending": 0, "lag_s": 0.0}
+    assert "Xylophon" not in str(status)
+
+
+async def test_status_of_a_user_that_nobody_knows_is_that_of_an_empty_memory(handlers: Handlers) -> None:
+    status = await call(handlers, "status", user_id="nobody")
+
+    assert status["watermark"] == {"user_seq": 0, "projected_user_seq": 0, "pending": 0, "lag_s": 0.0}
+
+
+async def test_forgetting_over_the_table_works_with_the_bus_down(parts: Parts, handlers: Handlers) -> None:
+    async with running_forgetter(parts):
+        await parts.say("one")
+        receipt = await call(handlers, "sessions.forget", user_id="alice", session_id="s1")
+        with pytest.raises(MemForestError) as raised:
+            await call(handlers, "sessions.close", user_id="alice", session_id="s1")
+
+    assert receipt["complete"] is True
+    assert raised.value.code == "unavailable"
