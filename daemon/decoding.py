@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from daemon.bus import BusMessage
-from daemon.protocol import reason_without_values
+from daemon.reasons import reason_without_values
 from daemon.subjects import encode_token, parse_subject
 from events.appending import DeadLetter, Keys
 from events.envelope import BusPosition, NewEvent

@@ -7,18 +7,17 @@ counts (RFC 8259 section 4); there is one decoder in this process, so no two par
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 
 import msgspec
 
+from daemon.reasons import reason_without_values
 from events.errors import MemForestError
 
 BATCH_REQUESTS_MAX = 64  # Twice what one connection may have in flight; more is better sent as lines.
 NESTING_MAX = 100  # No method needs ten; far below the interpreter's own limit, which differs by version.
-REASON_CHARS_MAX = 120  # A reason holds a field's name; one that is longer is not a misspelt one of ours.
 
 # JSON-RPC 2.0 section 5.1 reserves -32000..-32099 for the server. `data.code` is the one to decide on.
 #   -32700 invalid    the line is not JSON           -32000 busy         too much in flight, ask again
@@ -331,24 +330,3 @@ def _nests_too_deep(line: bytes, message: object) -> bool:
         if not level:
             return False
     return True
-
-
-_PLACE = re.compile(r" - at `(\$[\w.\[\]]*)`$")
-_UNKNOWN_FIELD = "Object contains unknown "
-_SAFE_REASONS = ("Expected ", "Object missing ", _UNKNOWN_FIELD, "Integer value ", "Number out ")
-
-
-def reason_without_values(error: msgspec.ValidationError, *, names: bool = True) -> str:
-    """What msgspec found and where, with no value in it: it quotes enumeration values that it refuses.
-
-    `names` lets the name of an unknown field in, for whoever sent it; it comes from outside as values do.
-    """
-    text = str(error)
-    if not names and text.startswith(_UNKNOWN_FIELD):
-        return "Object contains an unknown field"
-    found = _PLACE.search(text)
-    place = f" at `{found[1]}`" if found else ""
-    reason = text[: found.start()] if found else text
-    if not reason.startswith(_SAFE_REASONS):
-        reason = "This value is not one of those that are allowed"
-    return (reason if len(reason) <= REASON_CHARS_MAX else reason[:REASON_CHARS_MAX] + "…") + place

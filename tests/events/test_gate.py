@@ -71,10 +71,12 @@ async def test_a_late_answer_about_a_forgotten_session_leaves_a_count_and_no_byt
     assert log.head == 2
 
 
-async def test_an_answer_planned_after_the_forgetting_may_name_the_session(log: EventLog) -> None:
+async def test_an_answer_that_names_a_forgotten_session_is_refused_whatever_it_was_planned_from(
+    log: EventLog,
+) -> None:
     await log.append(a_batch(a_turn(), a_forgetting()))
 
-    assert await verdicts(log, a_summary(basis=2)) == [Verdict.RECORDED]
+    assert await verdicts(log, a_summary(basis=2)) == [Verdict.REFUSED]
 
 
 async def test_forgetting_one_session_does_not_stop_the_answers_about_another(log: EventLog) -> None:

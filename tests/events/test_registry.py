@@ -116,8 +116,8 @@ async def test_sessions_with_waiting_turns_are_told_oldest_first(log: EventLog) 
     )
 
     assert await log.read(read_waiting_sessions) == (
-        WaitingSession(ALICE, "alice", KEYS.session("alice", "b"), "b", 2),
-        WaitingSession(BOB, "bob", KEYS.session("bob", "a"), "a", 3),
+        WaitingSession(ALICE, "alice", KEYS.session("alice", "b"), "b", 1),
+        WaitingSession(BOB, "bob", KEYS.session("bob", "a"), "a", 2),
     )
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -330,7 +331,11 @@ def test_tidy_keeps_text_and_takes_what_acts_on_a_terminal() -> None:
 
 
 def test_every_command_has_json_socket_and_a_sentence_of_help() -> None:
-    for name, command in cli.commands.items():
+    groups = [cli, *(each for each in cli.commands.values() if isinstance(each, click.Group))]
+    commands = {name: each for group in groups for name, each in group.commands.items()}
+    for name, command in commands.items():
+        if isinstance(command, click.Group):
+            continue
         options = {option for parameter in command.params for option in parameter.opts}
 
         assert {"--json", "--socket"} <= options, name

@@ -203,7 +203,7 @@ def core_ranker(conversation: Conversation, *, dated: bool = False) -> Ranker:
 
 def main() -> int:
     """Print the table: two baselines over chunks alone, then the product as it is asked, also by category."""
-    from tests.quality.through_daemon import measure_daemon  # noqa: PLC0415  (it measures with this module)
+    from tests.quality.through_daemon import measure_daemon
 
     path = locomo_file()
     if path is None:

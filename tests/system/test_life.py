@@ -145,15 +145,15 @@ async def test_an_outside_server_gets_its_stream_from_the_operator_alone_and_the
             assert finding(await doctor(daemon, "--json"), "bus")["level"] == "ok"
 
 
-async def test_the_service_manager_is_told_of_start_and_stop() -> None:
-    with short_folder() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind(str(folder / "notify"))
-        manager.setblocking(False)
+async def test_systemd_is_told_of_start_and_stop() -> None:
+    with short_folder() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(folder / "notify"))
+        listener.setblocking(False)
         environ = {"NOTIFY_SOCKET": str(folder / "notify"), "WATCHDOG_USEC": "200000"}
         async with running_daemon(folder / "d", nobody_listens(), bus="down", environ=environ) as daemon:
-            began = await receive_until(manager, "WATCHDOG=1")
+            began = await receive_until(listener, "WATCHDOG=1")
             assert await daemon.stop() == 0
-            ended = await receive_until(manager, "STOPPING=1")
+            ended = await receive_until(listener, "STOPPING=1")
 
             assert began[0] == "READY=1"
             assert "STOPPING=1" not in began
@@ -297,13 +297,13 @@ async def streams_of(url: str) -> list[str]:
     return json.loads(answer.data)["streams"] or []
 
 
-async def receive_until(manager: socket.socket, last: str) -> list[str]:
+async def receive_until(listener: socket.socket, last: str) -> list[str]:
     """The datagrams that arrived, up to the first that is `last`."""
     received: list[str] = []
     with anyio.fail_after(10):
         while last not in received:
-            await anyio.wait_readable(manager)
-            received.append(manager.recv(1024).decode())
+            await anyio.wait_readable(listener)
+            received.append(listener.recv(1024).decode())
     return received
 
 
