@@ -12,7 +12,7 @@ ARGS ?=
 export UV_PROJECT_ENVIRONMENT = $(VENV)
 
 .PHONY: help demo test lint lint-rules lint-format format types types-mypy types-basedpyright imports wheel \
-    quality check lock clean
+    quality benchmarks check lock clean
 
 help:
 	@echo 'make demo      see it work: bus, daemon, a conversation, questions (ARGS=--keep leaves it running)'
@@ -22,6 +22,7 @@ help:
 	@echo 'make imports   which package may import which'
 	@echo 'make wheel     build the wheel, install it beside Events and python-daemon, run it'
 	@echo 'make quality   evidence recall on LoCoMo (LOCOMO_DIR says where it is)'
+	@echo 'make benchmarks  speed, as ratios within one run (ARGS="append trees" picks some)'
 	@echo 'make check     test, lint, types, imports and wheel'
 	@echo 'make lock      renew uv.lock and the two files made from it (needs uv)'
 	@echo 'make clean     remove what was made here'
@@ -60,6 +61,9 @@ wheel: $(VENV)/.dev
 
 quality: $(VENV)/.dev
 	$(BIN)/python -m tests.quality.measure $(ARGS)
+
+benchmarks: $(VENV)/.dev
+	$(BIN)/python -m tests.benchmarks.run $(ARGS)
 
 check: test lint types imports wheel
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from events.envelope import Reference
 from projections.recall.agpr import AgprParameters, RankedRow, fuse, rank, smooth
-from projections.recall.nodes import NodeSet, SearchNode
+from projections.recall.nodes import NodeSet, SearchNode, format_date
 from projections.recall.tokens import query_terms
 
 # An answer of k memories needs more ranked rows than k, since some carry the same turns.
@@ -112,10 +112,10 @@ def _place_to_take(kept: list[Recalled], memory: Recalled, *, by_length: bool) -
 
 
 def fit(memories: Iterable[Recalled], characters_max: int) -> Iterable[Recalled]:
-    """The longest prefix whose texts have at most so many characters together."""
+    """The longest prefix whose texts, as lines with their dates, have at most so many characters together."""
     left = characters_max
     for memory in memories:
-        left -= memory.node.length
+        left -= len(format_date(memory.node.said_at)) + 1 + memory.node.length + 1
         if left < 0:
             return
         yield memory

@@ -1,4 +1,4 @@
-"""The node set of one user: what a query searches, as columns that grow by rows (design 3.4).
+"""The node set of one user: what a query searches, as columns whose rows are used again (design 3.4).
 
 Chunks (the open one of each session included), and facts or the groups that replaced them. A row holds
 structure only; its text stays in the log.

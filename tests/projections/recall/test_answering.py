@@ -89,8 +89,9 @@ def test_nothing_is_lost_and_nothing_is_carried_twice(seed: int, by_length: bool
     assert carried == {turn for node in nodes for turn in node.turns}
 
 
-@pytest.mark.parametrize(("characters", "count"), [(0, 0), (9, 0), (10, 1), (29, 1), (30, 2), (34, 2), (35, 3)])
+@pytest.mark.parametrize(("characters", "count"), [(0, 0), (24, 0), (25, 1), (59, 1), (60, 2), (79, 2), (80, 3)])
 def test_the_longest_prefix_that_fits_is_kept(characters: int, count: int) -> None:
+    """Of each line 15 characters are `[1 July 2024] ` and the line's end."""
     memories = ranked(a_node("a", 1), a_node("b", 2, length=20), a_node("c", 3, length=5))
 
     assert list(fit(memories, characters)) == memories[:count]
@@ -129,7 +130,8 @@ def test_hidden_sessions_are_in_no_answer() -> None:
 
 
 def test_a_budget_of_characters_is_kept() -> None:
-    memories = recall(a_set(1), "rex", 50, NO_EMBEDDER, characters_max=45)
+    # A text of 10 characters behind `[1 July 2024] ` and with its line's end: 25 each.
+    memories = recall(a_set(1), "rex", 50, NO_EMBEDDER, characters_max=4 * 25 + 24)
 
     assert len(memories) == 4
 
