@@ -9,9 +9,10 @@ from functools import partial
 
 from daemon.memories import Memories
 from daemon.protocol import Params
+from events.appending import Keys
 from events.envelope import RecordedEvent, Reference
 from events.errors import InvalidInput, MemForestError
-from events.log import EventLog
+from events.log import LogReader
 from events.reading import read_events
 from events.registry import knows_user
 from events.session import Part, TurnRecorded
@@ -115,15 +116,20 @@ class Answerer:
 
     def __init__(
         self,
-        log: EventLog,
+        keys: Keys,
+        reader: LogReader,
         memories: Memories,
         embedder: Embedder,
         parameters: AgprParameters,
         planned: Callable[[Reference], int],
         clock: Callable[[], Instant],
     ) -> None:
-        """`planned` says how many groups of a user are planned and not fused."""
-        self._log = log
+        """`reader` is for queries alone, or they would queue behind what the worker reads.
+
+        `planned` says how many groups of a user are planned and not fused.
+        """
+        self._keys = keys
+        self._reader = reader
         self._memories = memories
         self._embedder = embedder
         self._parameters = parameters
@@ -136,10 +142,10 @@ class Answerer:
         Raises `InvalidInput`, and for `wait_for` `TurnDeadLettered`, `TurnInConflict` or `TurnRefused`.
         """
         _check(params)
-        user = self._log.keys.user(params.user_id)
+        user = self._keys.user(params.user_id)
         if params.wait_for is not None:
             await self.wait_for(user, params.wait_for)
-        if not await self._log.read(partial(knows_user, user=user)):
+        if not await self._reader.read(partial(knows_user, user=user)):
             return Answer([], "", Watermark(0, 0, 0, 0.0))
         vector = None
         if self._parameters.cosine_weight:
@@ -164,9 +170,9 @@ class Answerer:
         while True:
             user_seq: int | None
             if isinstance(target, str):
-                key = self._log.keys.key(target)
-                user_seq = await self._log.read(partial(_find_key, user=user, key=key))
-            elif await self._log.read(partial(knows_user, user=user)):
+                key = self._keys.key(target)
+                user_seq = await self._reader.read(partial(_find_key, user=user, key=key))
+            elif await self._reader.read(partial(knows_user, user=user)):
                 user_seq = target
             else:
                 user_seq = None
@@ -181,7 +187,7 @@ class Answerer:
 
     async def watermark(self, memory: Memory) -> Watermark:
         """How far a Memory reaches now."""
-        user_seq, since = await self._log.read(partial(_find_lag, user=memory.user, projected=memory.user_seq))
+        user_seq, since = await self._reader.read(partial(_find_lag, user=memory.user, projected=memory.user_seq))
         lag_s = 0.0 if since is None else max(0, self._clock() - since) / 1000
         pending = memory.pending() + self._planned(memory.user)
         return Watermark(user_seq, memory.user_seq, pending, lag_s)
@@ -190,7 +196,7 @@ class Answerer:
         watermark = await self.watermark(memory)
         seqs = events_behind(each.node.ref for each in recalled)
         seqs.update(seq for each in recalled for seq in each.node.turns)
-        recorded = await self._log.read(partial(read_events, seqs=seqs))
+        recorded = await self._reader.read(partial(read_events, seqs=seqs))
         shown = [
             (each.node.said_at, _show_memory(each, text, recorded))
             for each in recalled

@@ -6,6 +6,7 @@ before anything can be asked, and at the end what was accepted is written before
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable, Coroutine
@@ -41,7 +42,7 @@ from daemon.vectors import VectorFiller
 from daemon.worker import Worker, WorkerParameters
 from events.digests import StoredDigest, record_digests
 from events.errors import StoreUnusable
-from events.log import EventLog
+from events.log import EventLog, LogReader
 from events.time import Instant
 from projections.digests import digest_memory
 
@@ -69,9 +70,7 @@ def daemon_version() -> str:
 class App:
     """The daemon's parts, opened and bound. `run` it in a task group's life, then `stop` it."""
 
-    config: Config
     report: Report
-    lock: int
     log: EventLog
     memories: Memories
     embedded_bus: EmbeddedBus | None
@@ -79,9 +78,9 @@ class App:
     ingest: Ingest
     worker: Worker
     forgetter: Forgetter
-    compactor: Compactor
     vectors: VectorFiller | None
     socket: SocketServer
+    opened: AsyncExitStack
 
 
 async def start(config: Config, report: Report, clock: Callable[[], Instant] = now) -> App:
@@ -91,29 +90,27 @@ async def start(config: Config, report: Report, clock: Callable[[], Instant] = n
     """
     folder = config.data_dir
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = lock_directory(folder)
-    log: EventLog | None = None
-    app: App | None = None
-    try:
+    # What is opened is closed in the opposite order, whatever fails on the way in or out.
+    async with AsyncExitStack() as opened:
+        opened.callback(os.close, lock_directory(folder))
         log = await EventLog.open(folder / "events.db", clock)
-        app = _build(config, report, clock, lock, log)
+        opened.push_async_callback(log.close)
+        reader = await LogReader.open_to_read(folder / "events.db")
+        opened.push_async_callback(reader.close)
+        app = _build(config, report, clock, log, reader)
+        opened.push_async_callback(_record_digests, app)
+        if app.embedded_bus is not None:
+            opened.push_async_callback(app.embedded_bus.stop)
+        opened.push_async_callback(app.bus.close)
         app.socket.bind()
+        opened.callback(app.socket.close)
         if app.embedded_bus is not None:
             await app.embedded_bus.start()
-        return app
-    except BaseException:
-        with anyio.CancelScope(shield=True):
-            if app is not None:
-                app.socket.close()
-                if app.embedded_bus is not None:
-                    await app.embedded_bus.stop()
-            if log is not None:
-                await log.close()
-            os.close(lock)
-        raise
+        app.opened = opened.pop_all()
+    return app
 
 
-def _build(config: Config, report: Report, clock: Callable[[], Instant], lock: int, log: EventLog) -> App:
+def _build(config: Config, report: Report, clock: Callable[[], Instant], log: EventLog, reader: LogReader) -> App:
     model, embedder = OfflineLanguageModel(), HashingEmbedder()
     memories = Memories(log, config.memory_parameters, report)
     embedded = EmbeddedBus(config.data_dir / EMBEDDED_BUS_FOLDER, report) if config.bus.embedded else None
@@ -128,7 +125,13 @@ def _build(config: Config, report: Report, clock: Callable[[], Instant], lock: i
     compactor = Compactor(log, memories, worker, model, embedder, config.eventtree_parameters)
     forgetter = Forgetter(log, memories, clock, report)
     answerer = Answerer(
-        log, memories, embedder, config.agpr_parameters, lambda user: compactor.planned.get(user, 0), clock
+        log.keys,
+        reader,
+        memories,
+        embedder,
+        config.agpr_parameters,
+        lambda user: compactor.planned.get(user, 0),
+        clock,
     )
     status = Status(
         daemon_version(), clock, log, memories, bus, shown_url, ingest, worker, answerer, (model, embedder)
@@ -149,9 +152,7 @@ def _build(config: Config, report: Report, clock: Callable[[], Instant], lock: i
     socket = SocketServer(config.socket_path, parse_mode(config.socket.mode), handlers=handlers, report=report)
     # The hashing embedder's vectors rank nothing by default, so nothing is embedded for it.
     vectors = VectorFiller(log, memories, embedder) if config.agpr.cosine_weight else None
-    return App(
-        config, report, lock, log, memories, embedded, bus, ingest, worker, forgetter, compactor, vectors, socket
-    )
+    return App(report, log, memories, embedded, bus, ingest, worker, forgetter, vectors, socket, AsyncExitStack())
 
 
 async def run(app: App, stopping: anyio.Event, started: Callable[[], None] = lambda: None) -> None:
@@ -209,15 +210,7 @@ async def _feed_watchdog(app: App) -> None:
 async def stop(app: App) -> None:
     """Let go of everything, in order; safe after a failure too."""
     with anyio.CancelScope(shield=True):
-        # Whatever fails on the way, all that comes after it is let go of, too.
-        async with AsyncExitStack() as last:
-            last.callback(os.close, app.lock)
-            last.push_async_callback(app.log.close)
-            last.push_async_callback(_record_digests, app)
-            if app.embedded_bus is not None:
-                last.push_async_callback(app.embedded_bus.stop)
-            last.push_async_callback(app.bus.close)
-            last.callback(app.socket.close)
+        await app.opened.aclose()
         app.report("daemon.stopped")
 
 
@@ -236,6 +229,9 @@ async def _record_digests(app: App) -> None:
 
 async def serve(config: Config, report: Report) -> None:
     """The whole life of a daemon: start, run until a signal, stop. A second signal ends it at once."""
+    # A Memory is millions of small objects that stay: the collector's full passes over them held the loop for
+    # hundreds of milliseconds and found nothing. Young objects are still looked at.
+    gc.set_threshold(20_000, 50, 1_000)
     app = await start(config, report)
     stopping = anyio.Event()
 

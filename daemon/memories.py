@@ -192,7 +192,7 @@ class Memories:
         async with held.folding:
             held.queued = False
             if held.broken is not None and time.monotonic() - held.broken_at < BROKEN_PAUSE_S:
-                raise held.broken
+                raise LogDamaged(str(held.broken))
             seen, seen_to = held.memory, held.memory.user_seq if held.memory else 0
             memory = held.memory or await self._begin(user, held)
             # Also after the first fold: `follow` passes over a user until its Memory is here.

@@ -266,6 +266,8 @@ class Worker:
             event = await self._ask(work)
             while event is not None:
                 event = await self._append(work, event)
+            # In flight until the Memory knows of the answer: a plan under way may have read the log before it.
+            await self._memories.catch_up(user)
         except LogDamaged as error:
             self._report("memory.fold_failed", reason=str(error))
         except StoreUnusable as error:  # nothing could be read

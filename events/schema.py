@@ -82,6 +82,7 @@ MIGRATIONS: tuple[str, ...] = (
         dead_letters_erased INTEGER NOT NULL DEFAULT 0
     ) WITHOUT ROWID;
     CREATE INDEX sessions_by_user ON sessions (user);
+    CREATE INDEX sessions_unerased ON sessions (user) WHERE forgotten IS NOT NULL AND erased IS NULL;
     -- What cutting needs: turns and closings in log order, and which extraction covers a turn.
     CREATE TABLE turns (
         seq INTEGER PRIMARY KEY,

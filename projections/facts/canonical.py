@@ -29,7 +29,7 @@ from projections.facts.labels import normalise_label
 
 _DAY_MS = 86_400_000
 # Admissions an event: folding one takes a few milliseconds of the loop, not more.
-ADMISSIONS_MAX = 64
+ADMISSIONS_MAX = 16
 
 
 class Likeness(NamedTuple):

@@ -113,7 +113,7 @@ async def _measure(turns: int, idle_questions: int) -> list[Row]:
 def _make_run(log: EventLog) -> _Run:
     memories = Memories(log, MemoryParameters(), _keep_silent)
     clock, model = ManualClock(), TimedModel()
-    answerer = Answerer(log, memories, HashingEmbedder(), NO_EMBEDDER, lambda _: 0, clock)
+    answerer = Answerer(log.keys, log, memories, HashingEmbedder(), NO_EMBEDDER, lambda _: 0, clock)
     worker = Worker(log, memories, model, WorkerParameters(), clock, _keep_silent)
     return _Run(log, memories, answerer, worker, model)
 

@@ -122,6 +122,7 @@ def build_parts(
     working = Worker(log, memories, model, worker, clock, reported)
     compactor = Compactor(log, memories, working, model, embedder, eventtree or EventTreeParameters())
     answerer = Answerer(
+        log.keys,
         log,
         memories,
         embedder,

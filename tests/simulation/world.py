@@ -174,7 +174,7 @@ def _build(log: EventLog, clock: ManualClock, model: ScriptedModel, tasks: TaskG
     embedder = ScriptedEmbedder()
     compactor = Compactor(log, memories, worker, model, embedder, EventTreeParameters())
     forgetter = Forgetter(log, memories, clock, reports)
-    answerer = Answerer(log, memories, embedder, NO_EMBEDDER, lambda _: 0, clock)
+    answerer = Answerer(log.keys, log, memories, embedder, NO_EMBEDDER, lambda _: 0, clock)
     return Daemon(log, memories, model, worker, forgetter, compactor, answerer, reports, tasks)
 
 
