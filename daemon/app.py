@@ -151,7 +151,7 @@ def _build(config: Config, report: Report, clock: Callable[[], Instant], log: Ev
     )
     socket = SocketServer(config.socket_path, parse_mode(config.socket.mode), handlers=handlers, report=report)
     # The hashing embedder's vectors rank nothing by default, so nothing is embedded for it.
-    vectors = VectorFiller(log, memories, embedder) if config.agpr.cosine_weight else None
+    vectors = VectorFiller(log, memories, embedder) if config.agpr_parameters.cosine_weight else None
     return App(report, log, memories, embedded, bus, ingest, worker, forgetter, vectors, socket, AsyncExitStack())
 
 

@@ -25,7 +25,6 @@ from daemon.bus_messages import (
     PubAck,
     PublishOutcomeUnknown,
 )
-from daemon.embedded_bus import Report, quiet
 from daemon.jetstream import (
     BATCH_MAX,
     STREAM_NAME_IN_USE,
@@ -40,6 +39,7 @@ from daemon.jetstream import (
     start_position,
     stream_configuration,
 )
+from daemon.logs import Report, quiet
 from daemon.subjects import CONTROL_SUBJECTS, TURN_SUBJECTS
 from events.envelope import BusPosition
 from events.errors import InvalidInput

@@ -14,7 +14,7 @@ from events.errors import InvalidInput
 from projections.eventtree.parameters import EventTreeParameters
 from projections.memory import MemoryParameters
 from projections.memtree.shape import TreeShape
-from projections.recall.agpr import AgprParameters, TimeUnit
+from projections.recall.agpr import PAPER, AgprParameters, TimeUnit
 
 ENVIRONMENT_PREFIX = "MEMFOREST_"
 
@@ -98,6 +98,7 @@ class EventTree:
 class Agpr:
     """Paper A, Eq. 9-10, and ours."""
 
+    preset: str = "default"
     candidates_per_answer: int = 4
     anchor_share: float = 0.2
     time_unit: str = "hours"
@@ -158,6 +159,8 @@ class Config:
     def agpr_parameters(self) -> AgprParameters:
         """How answers are ranked."""
         agpr = self.agpr
+        if agpr.preset == "paper":
+            return PAPER
         return AgprParameters(
             candidates_per_answer=agpr.candidates_per_answer,
             anchor_share=agpr.anchor_share,
@@ -273,6 +276,7 @@ def _check(config: Config) -> None:
         (config.memtree.idle_s > 0, "memtree.idle_s must be above 0"),
         (config.memtree.refresh_age_s > 0, "memtree.refresh_age_s must be above 0"),
         (config.eventtree.preset in ("default", "paper"), 'eventtree.preset is "default" or "paper"'),
+        (config.agpr.preset in ("default", "paper"), 'agpr.preset is "default" or "paper"'),
         (config.agpr.time_unit in [unit.value for unit in TimeUnit], "agpr.time_unit is " + ", ".join(TimeUnit)),
         (config.data.dir != "", "data.dir must not be empty"),
         (config.bus.stream.replace("_", "").replace("-", "").isalnum(), "bus.stream has letters, digits, _ and -"),

@@ -17,11 +17,12 @@ import sys
 import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import anyio.abc
 
+from daemon.logs import Report, quiet
 from events.errors import MemForestError
 
 LOOPBACK: Final = "127.0.0.1"
@@ -53,22 +54,10 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-class Report(Protocol):
-    """Takes one line of the log: the name of what happened, and its fields. Never a stored word."""
-
-    def __call__(self, event: str, /, **fields: object) -> None:
-        """Write the line."""
-        ...
-
-
 class EmbeddedBusFailed(MemForestError):
     """The embedded nats-server did not start; nats.log in its folder says why."""
 
     code = "unavailable"
-
-
-def quiet(_event: str, /, **_fields: object) -> None:
-    """Report nothing."""
 
 
 def find_server() -> Path:

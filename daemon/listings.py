@@ -15,11 +15,6 @@ from events.log import EventLog
 from events.registry import SessionSummary, UserSummary, knows_user, read_sessions, read_users
 from events.time import to_iso
 
-LIMIT_DEFAULT = 100
-LIMIT_MAX = 1_000
-# Characters of a root's text that a listing shows.
-ROOT_TEXT_MAX = 800
-
 
 class UserUnknown(MemForestError):
     """There is no user of this id; `users.list` names those there are."""

@@ -53,6 +53,10 @@ class Report(Protocol):
         ...
 
 
+def quiet(_event: str, /, **_fields: object) -> None:
+    """The Report of whoever wants nothing reported."""
+
+
 def configure_logs(level: str, form: str) -> Report:
     """Set structlog up to write lines to standard error, and return how to report.
 

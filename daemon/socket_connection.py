@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import socket
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -18,6 +17,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from daemon import protocol
+from daemon.logs import Report
 from daemon.protocol import (
     BatchAnswer,
     Handlers,
@@ -32,8 +32,6 @@ from daemon.protocol import (
 from events.errors import MemForestError
 
 RECEIVE_BYTES = 1 << 16  # What one read takes; a line in the making holds no more above its limit.
-
-Report = Callable[..., None]
 
 
 class TooBusy(MemForestError):

@@ -16,8 +16,9 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskGroup
 
+from daemon.logs import Report
 from daemon.protocol import Handlers
-from daemon.socket_connection import Calls, Connection, Report, SocketLimits, place_of
+from daemon.socket_connection import Calls, Connection, SocketLimits, place_of
 from events.errors import MemForestError
 
 PATH_BYTES_MAX = 107  # sun_path holds 108 with its closing zero (unix(7)).

@@ -44,12 +44,6 @@ class StaleDecision(MemForestError):
     code = "conflict"
 
 
-class SessionWasForgotten(MemForestError):
-    """The session was forgotten; nothing of it is kept and nothing new of it is taken."""
-
-    code = "conflict"
-
-
 class LogDamaged(MemForestError):
     """An event in the log does not match its chain."""
 

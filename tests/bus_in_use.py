@@ -9,7 +9,8 @@ from pathlib import Path
 import anyio
 
 from daemon.bus import BusMessage, BusPosition, NatsBus
-from daemon.embedded_bus import EmbeddedBus, quiet
+from daemon.embedded_bus import EmbeddedBus
+from daemon.logs import quiet
 from daemon.subjects import turn_subject
 from tests.waiting import wait_until
 

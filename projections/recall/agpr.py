@@ -88,9 +88,6 @@ class AgprParameters:
 NO_EMBEDDER: Final = AgprParameters()
 ANY_EMBEDDER: Final = AgprParameters(gamma=0.8, smoothing=0.0, cosine_weight=0.5)
 PAPER: Final = AgprParameters(gamma=0.9, smoothing=0.0, cosine_weight=1.0)
-PRESETS: Final[Mapping[str, AgprParameters]] = MappingProxyType(
-    {"no_embedder": NO_EMBEDDER, "any_embedder": ANY_EMBEDDER, "paper": PAPER}
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ OTHERS: dict[str, object] = {
     "eventtree.eta": 0.5,
     "eventtree.ratio": 0.3,
     "eventtree.time_bonus": 0.0,
+    "agpr.preset": "paper",
     "agpr.candidates_per_answer": 2,
     "agpr.anchor_share": 0.5,
     "agpr.time_unit": "days",

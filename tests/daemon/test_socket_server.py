@@ -18,9 +18,10 @@ from typing import Any
 import anyio
 import pytest
 
+from daemon.logs import quiet
 from daemon.protocol import INTERNAL_SENTENCE, Handlers, Method, Params
 from daemon.socket_server import PATH_BYTES_MAX, SocketLimits, SocketServer, SocketUnusable
-from events.errors import MemForestError, SessionWasForgotten
+from events.errors import MemForestError, StaleDecision
 
 
 class Nothing(Params, frozen=True):
@@ -38,7 +39,7 @@ class Reports:
         self.lines: list[tuple[str, dict[str, object]]] = []
         self._told: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
-    def __call__(self, event: str, **fields: object) -> None:
+    def __call__(self, event: str, /, **fields: object) -> None:
         self.lines.append((event, fields))
         self._told[event].set()
 
@@ -182,7 +183,7 @@ async def test_the_socket_is_for_its_owner_alone(path: Path) -> None:
 
 
 def test_a_configured_mode_is_the_mode(path: Path) -> None:
-    server = SocketServer(path, 0o660, handlers=PINGS, report=print)
+    server = SocketServer(path, 0o660, handlers=PINGS, report=quiet)
     server.bind()
     mode = mode_of(path)
     server.close()
@@ -192,33 +193,33 @@ def test_a_configured_mode_is_the_mode(path: Path) -> None:
 
 def test_a_path_of_the_largest_length_is_bound_and_one_byte_more_is_refused(path: Path) -> None:
     longest = path.parent / ("x" * (PATH_BYTES_MAX - len(os.fsencode(path.parent)) - 1))
-    server = SocketServer(longest, handlers=PINGS, report=print)
+    server = SocketServer(longest, handlers=PINGS, report=quiet)
     server.bind()
     bound = longest.exists()
     server.close()
 
     assert bound
     with pytest.raises(SocketUnusable, match="107"):
-        SocketServer(longest.with_name(longest.name + "x"), handlers=PINGS, report=print).bind()
+        SocketServer(longest.with_name(longest.name + "x"), handlers=PINGS, report=quiet).bind()
     assert list(path.parent.iterdir()) == []
 
 
 def test_a_length_is_counted_in_bytes(path: Path) -> None:
     with pytest.raises(SocketUnusable, match="107"):
-        SocketServer(path.with_name("é" * 50), handlers=PINGS, report=print).bind()
+        SocketServer(path.with_name("é" * 50), handlers=PINGS, report=quiet).bind()
 
 
 def test_a_file_in_the_way_is_refused_and_left_alone(path: Path) -> None:
     path.write_text("mine")
 
     with pytest.raises(SocketUnusable, match="not a socket"):
-        SocketServer(path, handlers=PINGS, report=print).bind()
+        SocketServer(path, handlers=PINGS, report=quiet).bind()
     assert path.read_text() == "mine"
 
 
 def test_a_missing_folder_is_told(path: Path) -> None:
     with pytest.raises(SocketUnusable, match="No such file"):
-        SocketServer(path.parent / "absent" / "s", handlers=PINGS, report=print).bind()
+        SocketServer(path.parent / "absent" / "s", handlers=PINGS, report=quiet).bind()
 
 
 async def test_a_stale_socket_is_replaced(path: Path) -> None:
@@ -232,7 +233,7 @@ async def test_a_stale_socket_is_replaced(path: Path) -> None:
 
 async def test_a_live_socket_is_refused_and_goes_on(path: Path) -> None:
     async with serving(path, PINGS):
-        second = SocketServer(path, handlers=PINGS, report=print)
+        second = SocketServer(path, handlers=PINGS, report=quiet)
         with pytest.raises(SocketUnusable, match="Another process serves"):
             second.bind()
         second.close()
@@ -252,7 +253,7 @@ def test_a_live_socket_with_a_full_backlog_is_refused(path: Path) -> None:
             if waiting[-1].connect_ex(str(path)) != 0:
                 break
         with pytest.raises(SocketUnusable, match="Another process serves"):
-            SocketServer(path, handlers=PINGS, report=print).bind()
+            SocketServer(path, handlers=PINGS, report=quiet).bind()
         for client in waiting:
             client.close()
 
@@ -260,7 +261,7 @@ def test_a_live_socket_with_a_full_backlog_is_refused(path: Path) -> None:
 
 
 def test_closing_removes_the_path_once(path: Path) -> None:
-    server = SocketServer(path, handlers=PINGS, report=print)
+    server = SocketServer(path, handlers=PINGS, report=quiet)
     server.bind()
     server.close()
     server.close()
@@ -269,7 +270,7 @@ def test_closing_removes_the_path_once(path: Path) -> None:
 
 
 def test_closing_leaves_the_socket_of_another(path: Path) -> None:
-    server = SocketServer(path, handlers=PINGS, report=print)
+    server = SocketServer(path, handlers=PINGS, report=quiet)
     server.bind()
     path.unlink()
     with socket.socket(socket.AF_UNIX) as other:
@@ -292,7 +293,7 @@ async def test_a_removed_path_is_bound_again_while_clients_stay(path: Path) -> N
 
 async def test_serving_without_binding_is_an_error(path: Path) -> None:
     with pytest.raises(SocketUnusable, match="bind"):
-        await SocketServer(path, handlers=PINGS, report=print).serve()
+        await SocketServer(path, handlers=PINGS, report=quiet).serve()
 
 
 # --- requests and answers ---
@@ -474,7 +475,7 @@ async def test_a_method_whose_own_task_was_cancelled_ends_no_more_than_its_conne
 
 async def test_an_error_of_ours_keeps_its_code_and_is_not_reported(path: Path) -> None:
     async def forgotten(params: Any) -> object:
-        raise SessionWasForgotten
+        raise StaleDecision
 
     reports = Reports()
     handlers = {"get": Method(Nothing, forgotten, write=False, deadline_s=5.0)}
@@ -482,7 +483,7 @@ async def test_an_error_of_ours_keeps_its_code_and_is_not_reported(path: Path) -
         answer = await client.call("get")
 
         assert error_code(answer) == (-32002, "conflict")
-        assert answer["error"]["message"] == SessionWasForgotten.__doc__
+        assert answer["error"]["message"] == StaleDecision.__doc__
         assert reports.lines == []
 
 
@@ -772,7 +773,7 @@ async def test_stopping_does_not_wait_longer_than_its_grace(path: Path) -> None:
 
 
 async def test_cancelling_the_server_removes_the_path(path: Path) -> None:
-    server = SocketServer(path, handlers=PINGS, report=print)
+    server = SocketServer(path, handlers=PINGS, report=quiet)
     server.bind()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.serve)

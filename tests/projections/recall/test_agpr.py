@@ -13,7 +13,6 @@ from projections.recall.agpr import (
     ANY_EMBEDDER,
     NO_EMBEDDER,
     PAPER,
-    PRESETS,
     AgprParameters,
     RankedRow,
     TimeUnit,
@@ -263,5 +262,4 @@ def test_presets_are_those_of_the_table() -> None:
     assert AgprParameters(4, 0.2, hours, 0.85, 0.6, 0.0) == NO_EMBEDDER == AgprParameters()
     assert AgprParameters(4, 0.2, hours, 0.8, 0.0, 0.5) == ANY_EMBEDDER
     assert AgprParameters(4, 0.2, hours, 0.9, 0.0, 1.0) == PAPER
-    assert PRESETS["paper"] is PAPER
     assert [unit.ms for unit in TimeUnit] == [1_000, 60_000, 3_600_000, 86_400_000, 604_800_000]
