@@ -145,7 +145,8 @@ class Answerer:
         user = self._keys.user(params.user_id)
         if params.wait_for is not None:
             await self.wait_for(user, params.wait_for)
-        if not await self._reader.read(partial(knows_user, user=user)):
+        # Asked only when the Memory is not here: each reading costs a query a hop to another thread.
+        if not self._memories.holds(user) and not await self._reader.read(partial(knows_user, user=user)):
             return Answer([], "", Watermark(0, 0, 0, 0.0))
         vector = None
         if self._parameters.cosine_weight:
@@ -187,16 +188,22 @@ class Answerer:
 
     async def watermark(self, memory: Memory) -> Watermark:
         """How far a Memory reaches now."""
-        user_seq, since = await self._reader.read(partial(_find_lag, user=memory.user, projected=memory.user_seq))
+        lag = await self._reader.read(partial(_find_lag, user=memory.user, projected=memory.user_seq))
+        return self._make_watermark(memory, *lag)
+
+    def _make_watermark(self, memory: Memory, user_seq: int, since: Instant | None) -> Watermark:
         lag_s = 0.0 if since is None else max(0, self._clock() - since) / 1000
         pending = memory.pending() + self._planned(memory.user)
-        return Watermark(user_seq, memory.user_seq, pending, lag_s)
+        return Watermark(max(user_seq, memory.user_seq), memory.user_seq, pending, lag_s)
 
     async def _show(self, memory: Memory, recalled: list[Recalled]) -> Answer:
-        watermark = await self.watermark(memory)
+        projected = memory.user_seq
         seqs = events_behind(each.node.ref for each in recalled)
         seqs.update(seq for each in recalled for seq in each.node.turns)
-        recorded = await self._reader.read(partial(read_events, seqs=seqs))
+        recorded, lag = await self._reader.read(
+            lambda db: (read_events(db, seqs), _find_lag(db, memory.user, projected))
+        )
+        watermark = self._make_watermark(memory, *lag)
         shown = [
             (each.node.said_at, _show_memory(each, text, recorded))
             for each in recalled

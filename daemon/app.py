@@ -6,7 +6,6 @@ before anything can be asked, and at the end what was accepted is written before
 
 from __future__ import annotations
 
-import gc
 import os
 import time
 from collections.abc import Callable, Coroutine
@@ -28,7 +27,7 @@ from daemon.embedded_bus import EmbeddedBus
 from daemon.forgetting import Forgetter
 from daemon.handlers import Answering, make_handlers
 from daemon.ingest import Ingest
-from daemon.lifecycle import lock_directory, notify_systemd, watch_signals, watchdog_period_s
+from daemon.lifecycle import collect_seldom, lock_directory, notify_systemd, watch_signals, watchdog_period_s
 from daemon.listings import Listings
 from daemon.logs import Report
 from daemon.memories import Memories
@@ -229,9 +228,7 @@ async def _record_digests(app: App) -> None:
 
 async def serve(config: Config, report: Report) -> None:
     """The whole life of a daemon: start, run until a signal, stop. A second signal ends it at once."""
-    # A Memory is millions of small objects that stay: the collector's full passes over them held the loop for
-    # hundreds of milliseconds and found nothing. Young objects are still looked at.
-    gc.set_threshold(20_000, 50, 1_000)
+    collect_seldom()
     app = await start(config, report)
     stopping = anyio.Event()
 

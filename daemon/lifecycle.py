@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import signal
 import socket
@@ -32,6 +33,15 @@ def lock_directory(folder: Path) -> int:
         os.close(descriptor)
         raise DirectoryInUse from None
     return descriptor
+
+
+def collect_seldom() -> None:
+    """Let Python's garbage collector look at old objects seldom.
+
+    A Memory is millions of small objects that stay. Full passes over them held the loop for hundreds of
+    milliseconds and found nothing (BENCHMARKS.md); young objects are still looked at.
+    """
+    gc.set_threshold(20_000, 50, 1_000)
 
 
 def notify_systemd(state: str) -> None:

@@ -179,6 +179,11 @@ class Memories:
         with anyio.move_on_after(MOMENT_S):
             await changed.wait()
 
+    def holds(self, user: Reference) -> bool:
+        """Whether the Memory of a user is here."""
+        held = self._held.get(user)
+        return held is not None and held.memory is not None
+
     def loaded(self) -> dict[Reference, Memory]:
         """The Memories that are here."""
         return {user: held.memory for user, held in self._held.items() if held.memory is not None}

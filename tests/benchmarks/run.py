@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 
+from daemon.lifecycle import collect_seldom
 from tests.benchmarks import append, building, folding, recall, socket_round_trip, trees
 from tests.benchmarks.measuring import Row, machine
 
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"there is no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+    collect_seldom()  # as the daemon does
     if not options.json:
         print(machine())
     for name in options.names or BENCHMARKS:
