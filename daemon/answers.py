@@ -241,6 +241,8 @@ def _show_memory(recalled: Recalled, text: str, recorded: dict[int, RecordedEven
 
 
 def _check(params: QueryParams) -> None:
+    if not params.user_id:
+        raise InvalidInput("user_id is empty; say whose memory is asked")
     if params.mode not in ("agpr", "flat"):
         raise InvalidInput('mode is "agpr", or "flat" for ranking without propagation')
     if params.k is not None and not 1 <= params.k <= K_MAX:

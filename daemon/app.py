@@ -23,7 +23,7 @@ from daemon.compaction import Compactor
 from daemon.config import Config, hide_password, parse_mode, parse_zone
 from daemon.dead_letters import DeadLetters
 from daemon.decoding import Decoder
-from daemon.embedded_bus import EmbeddedBus
+from daemon.embedded_bus import EMBEDDED_BUS_FOLDER, EmbeddedBus
 from daemon.forgetting import Forgetter
 from daemon.handlers import Answering, make_handlers
 from daemon.ingest import Ingest
@@ -48,7 +48,6 @@ from projections.digests import digest_memory
 # Running requests get this long when the daemon stops; model calls and all else are then cancelled.
 GRACE_S = 5.0
 DIGESTS_WITHIN_S = 5.0
-EMBEDDED_BUS_FOLDER = "nats"
 CONNECT_PAUSE_S = 0.05
 
 
@@ -113,9 +112,10 @@ def _build(config: Config, report: Report, clock: Callable[[], Instant], log: Ev
     model, embedder = OfflineLanguageModel(), HashingEmbedder()
     memories = Memories(log, config.memory_parameters, report)
     embedded = EmbeddedBus(config.data_dir / EMBEDDED_BUS_FOLDER, report) if config.bus.embedded else None
-    url = (lambda: config.bus.url) if embedded is None else (lambda: embedded.url)
-    # Whoever may ask on the socket may publish to the embedded bus; an outside server's password is not ours.
-    shown_url = (lambda: hide_password(config.bus.url)) if embedded is None else url
+
+    def url() -> str:
+        return config.bus.url if embedded is None else embedded.url
+
     bus = NatsBus(url, config.bus.stream, credentials=config.credentials_path, report=report)
     decoder = Decoder(log.keys, parse_zone(config.bus.zone))
     ingest = Ingest(bus, config.bus.stream, log, memories, decoder, report)
@@ -132,9 +132,12 @@ def _build(config: Config, report: Report, clock: Callable[[], Instant], log: Ev
         lambda user: compactor.planned.get(user, 0),
         clock,
     )
-    status = Status(
-        daemon_version(), clock, log, memories, bus, shown_url, ingest, worker, answerer, (model, embedder)
-    )
+
+    def shown_url() -> str:
+        return hide_password(url())
+
+    models = (model, embedder)
+    status = Status(daemon_version(), clock, log, memories, bus, shown_url, ingest, worker, answerer, models)
     handlers = make_handlers(
         Answering(
             log=log,

@@ -166,6 +166,8 @@ class NatsBus:
             if self._consumer is None:
                 await consumer.close()
         if consumer.doubt is not None:
+            if self._client is None:
+                return Batch((), after, reset=False)  # we are letting go ourselves
             self._report("bus.consumer_dropped", seq=consumer.position.seq, reason=consumer.doubt)
             if not messages:
                 await anyio.sleep(DOUBT_PAUSE_S)

@@ -36,7 +36,6 @@ PLACES = 5
 START_WITHIN_S = 30.0
 BUILD_WITHIN_S = 120.0
 COMPACTION_RATIO = 0.5
-MEMORIES_SHOWN = 2
 TEXT_SHOWN = 110
 
 
@@ -65,9 +64,9 @@ async def run_demo(keep: bool) -> int:
         return code
     finally:
         process.send_signal(signal.SIGTERM)
-        await anyio.to_thread.run_sync(process.wait)
-        if not keep:
-            shutil.rmtree(folder, ignore_errors=True)
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(process.wait)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _start_daemon(folder: Path) -> subprocess.Popen[bytes]:
@@ -104,7 +103,10 @@ async def _show_everything(run: _Run, client: AsyncClient) -> int:
     console = run.console
     turns = await _publish(run, client)
     facts, trees = await _count(client)
-    console.print(f"\n[bold]Asking[/] {len(QUESTIONS)} questions of {facts} facts in {trees} trees\n")
+    console.print(
+        f"\n[bold]Asking[/] {len(QUESTIONS)} questions of {facts} facts in {trees} trees. A question is ok when "
+        f"what answers it is among the first {PLACES} memories; they are shown with rank, time and source.\n"
+    )
     for question in QUESTIONS:
         await _ask(run, client, question, forgotten=False)
     compaction = await client.compact(DEMO_USER_ID, COMPACTION_RATIO)
@@ -168,7 +170,7 @@ async def _count(client: AsyncClient) -> tuple[int, int]:
 
 
 async def _ask(run: _Run, client: AsyncClient, question: DemoQuestion, *, forgotten: bool) -> None:
-    """Ask one question, show the first memories, and note whether it passed."""
+    """Ask one question, show the memories that answer it with their ranks, and note whether it passed."""
     started = time.perf_counter()
     answer = await client.query(DEMO_USER_ID, question.text, k=PLACES)
     run.query_s += time.perf_counter() - started
@@ -176,11 +178,22 @@ async def _ask(run: _Run, client: AsyncClient, question: DemoQuestion, *, forgot
     problem = judge(question, answer, forgotten=forgotten)
     mark = "[green]ok[/]  " if problem is None else "[red]FAIL[/]"
     run.console.print(f"{mark} [dim]{question.kind:16}[/] {escape(question.text)}")
-    for memory in answer.memories[:MEMORIES_SHOWN]:
+    expected = [] if forgotten and question.kind is QuestionKind.FORGOTTEN else list(question.expects)
+    shown = [
+        (rank, memory)
+        for rank, memory in enumerate(answer.memories, start=1)
+        if any(_meets(memory, evidence) for evidence in expected)
+    ]
+    for rank, memory in shown[: len(expected)]:
         sources = ", ".join(f"{source.session_id}/{source.turn_id}" for source in memory.sources)
         text = " ".join(memory.text.split())
-        shown = text if len(text) <= TEXT_SHOWN else text[: TEXT_SHOWN - 1] + "…"
-        run.console.print(f"       [cyan]{memory.said_at:%Y-%m-%d}[/] {escape(shown)} [dim]({escape(sources)})[/]")
+        text = text if len(text) <= TEXT_SHOWN else text[: TEXT_SHOWN - 1] + "…"
+        run.console.print(
+            f"       [dim]{rank} of {PLACES}[/] [cyan]{memory.said_at:%Y-%m-%d}[/] {escape(text)} "
+            f"[dim]({escape(sources)})[/]"
+        )
+    if not expected and problem is None:
+        run.console.print("       [dim]nothing that was remembered says so[/]")
     if problem is not None:
         run.failures.append(f"{question.id}: {problem}")
 
@@ -232,7 +245,7 @@ async def _conclude(run: _Run, client: AsyncClient, turns: int) -> int:
 async def _stay(console: Console, folder: Path, process: subprocess.Popen[bytes]) -> None:
     socket_path = folder / "memforest.sock"
     console.print(
-        f"\nThe daemon goes on in {folder}; Ctrl-C ends it. In another terminal:\n"
+        f"\nThe daemon goes on in {folder}; Ctrl-C ends it and removes the folder. In another terminal:\n"
         f"  export MEMFOREST_SOCKET_PATH={socket_path}\n"
         f'  memforest query {DEMO_USER_ID} "Where did I live before?"\n'
         f"  memforest sessions {DEMO_USER_ID}\n"

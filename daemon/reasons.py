@@ -25,5 +25,5 @@ def reason_without_values(error: msgspec.ValidationError, *, names: bool = True)
     place = f" at `{found[1]}`" if found else ""
     reason = text[: found.start()] if found else text
     if not reason.startswith(_SAFE_REASONS):
-        reason = "This value is not one of those that are allowed"
+        reason = "This value is none of those that are allowed"
     return (reason if len(reason) <= REASON_CHARS_MAX else reason[:REASON_CHARS_MAX] + "…") + place

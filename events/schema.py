@@ -170,13 +170,13 @@ def open_reader(path: Path) -> sqlite3.Connection:
     try:
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
     except sqlite3.Error as error:
-        raise StoreUnusable(f"there is no readable store at {path.name}: {error}") from error
+        raise StoreUnusable(f"there is no readable store at {path}: {error}") from error
     try:
         connection.execute("PRAGMA temp_store = MEMORY")  # no words in temporary files
         (version,) = connection.execute("PRAGMA user_version").fetchone()
     except sqlite3.Error as error:
         connection.close()
-        raise StoreUnusable(f"there is no readable store at {path.name}: {error}") from error
+        raise StoreUnusable(f"there is no readable store at {path}: {error}") from error
     if version != len(MIGRATIONS):
         connection.close()
         raise StoreUnusable("the store has another schema version; start the daemon once to migrate it")

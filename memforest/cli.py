@@ -14,7 +14,7 @@ import memforest
 from memforest.commands.ask import facts, query, status, users
 from memforest.commands.dlq import dlq
 from memforest.commands.publish import publish_file
-from memforest.commands.sessions import compact, forget, sessions
+from memforest.commands.sessions import close, compact, forget, sessions
 from memforest.errors import DaemonUnreachable, InvalidInput, MemForestError
 from memforest.output import tidy
 
@@ -51,7 +51,7 @@ def cli() -> None:
     """Talk to a running MemForest daemon."""
 
 
-for _command in (publish_file, query, sessions, facts, users, forget, compact, dlq, status):
+for _command in (publish_file, query, sessions, close, facts, users, forget, compact, dlq, status):
     cli.add_command(_command)
 
 

@@ -87,7 +87,7 @@ def facts(client: Client, screen: Screen, user: str, limit: int | None) -> None:
         screen.json({"facts": raw[:limit]})
         return
     screen.table(
-        ("said", "who", "sessions", "fact"),
+        ("said", "kind", "sessions", "fact"),
         ((fact.said_at, fact.role, fact.sessions, fact.text) for fact in found[:limit]),
         empty="No facts yet.",
     )

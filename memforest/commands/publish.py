@@ -74,7 +74,8 @@ def publish_file(
     progress.remove()
     if wait:
         wait_until_built(client, tally.last_keys, wait_timeout_s)
-    _report(screen, tally, start, built=wait)
+    open_sessions = _count_open(client, tally) if wait else 0
+    _report(screen, tally, start, built=wait, open_sessions=open_sessions)
 
 
 def form_of(path: Path) -> str:
@@ -130,7 +131,13 @@ def _shown_progress(start: int, total: int) -> Generator[Callable[[int], None]]:
         yield lambda done: bar.update(task, completed=done)
 
 
-def _report(screen: Screen, tally: Tally, start: int, *, built: bool) -> None:
+def _count_open(client: Client, tally: Tally) -> int:
+    """How many sessions of these users go on: the turns of their open chunks are no facts yet."""
+    sessions = [each for user_id in tally.last_keys for each in client.sessions(user_id)]
+    return sum(each.state == "open" for each in sessions)
+
+
+def _report(screen: Screen, tally: Tally, start: int, *, built: bool, open_sessions: int) -> None:
     if screen.as_json:
         screen.json(
             {
@@ -141,6 +148,7 @@ def _report(screen: Screen, tally: Tally, start: int, *, built: bool) -> None:
                 "resumed_from": start,
                 "users": sorted(tally.last_keys),
                 "built": built,
+                "open_sessions": open_sessions,
             }
         )
         return
@@ -149,4 +157,8 @@ def _report(screen: Screen, tally: Tally, start: int, *, built: bool) -> None:
         parts.append(f"{tally.duplicates} messages were known already")
     if start:
         parts.append(f"went on after {start} messages")
-    screen.line("; ".join(parts) + ("; the memory is built." if built else "."))
+    screen.line("; ".join(parts) + ("; everything closed is built." if built else "."))
+    if built and open_sessions:
+        screen.note(
+            f"{open_sessions} sessions are open: their last turns become facts once they are closed or quiet."
+        )

@@ -13,7 +13,7 @@ from memforest.commands.options import with_daemon
 if TYPE_CHECKING:
     from memforest.client import Client
     from memforest.output import Screen
-    from memforest.types import Compaction, Receipt, Session
+    from memforest.types import Compaction, Receipt, Session, SessionClosed
 
 
 @click.command()
@@ -64,6 +64,19 @@ def forget(client: Client, screen: Screen, user: str, session: str, yes: bool) -
             screen.note("Not complete yet: copies are still being removed. Ask again to see the receipt.")
 
     screen.answer(client, calls.forget_session(user, session), show)
+
+
+@click.command()
+@click.argument("user")
+@click.argument("session")
+@with_daemon
+def close(client: Client, screen: Screen, user: str, session: str) -> None:
+    """Say that SESSION of USER is over, so that its memory is built now."""
+
+    def show(closed: SessionClosed) -> None:
+        screen.line(f"Closing published as message {closed.seq} of {closed.stream}.")
+
+    screen.answer(client, calls.close_session(user, session), show)
 
 
 @click.command()
