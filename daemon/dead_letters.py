@@ -11,12 +11,15 @@ from daemon.decoding import Decoder
 from daemon.protocol import Params
 from events.appending import Batch, DeadLetter
 from events.dead_letters import StoredLetter, drop_letter, read_letter, read_letters
+from events.erasure import truncate_wal
 from events.errors import InvalidInput, MemForestError
 from events.log import EventLog
 from events.time import to_iso
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1_000
+# What SQLite takes for a row's id.
+ID_MAX = 2**63 - 1
 
 
 class LetterUnknown(MemForestError):
@@ -88,7 +91,8 @@ class DeadLetters:
         """A page of letters, oldest first, and the id to go on from."""
         if not 1 <= params.limit <= LIMIT_MAX:
             raise InvalidInput(f"limit is from 1 to {LIMIT_MAX}")
-        letters = await self._log.read(partial(read_letters, after=params.after, limit=params.limit + 1))
+        after = min(max(params.after, 0), ID_MAX)
+        letters = await self._log.read(partial(read_letters, after=after, limit=params.limit + 1))
         page = letters[: params.limit]
         following = page[-1].id if len(letters) > params.limit else None
         return {"dead_letters": [_show(letter) for letter in page], "next": following}
@@ -122,12 +126,15 @@ class DeadLetters:
 
     async def drop(self, params: LetterParams) -> dict[str, int]:
         """Erase a letter's content for good; raises `LetterUnknown`."""
-        if not await self._log.write(partial(drop_letter, letter=params.id)):
-            raise LetterUnknown
+        await self._read(params.id)
+        await self._log.write(partial(drop_letter, letter=params.id))
+        await self._log.write(truncate_wal)
         return {"dropped": params.id}
 
     async def _read(self, letter: int) -> StoredLetter:
-        found = await self._log.read(partial(read_letter, letter=letter))
+        found = None
+        if 0 < letter <= ID_MAX:
+            found = await self._log.read(partial(read_letter, letter=letter))
         if found is None:
             raise LetterUnknown
         return found

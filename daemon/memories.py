@@ -17,7 +17,7 @@ import anyio.lowlevel
 
 from daemon.logs import Report
 from events.envelope import RecordedEvent, Reference
-from events.errors import LogDamaged
+from events.errors import LogDamaged, StoreUnusable
 from events.log import EventLog, LogReader
 from events.reading import read_after, read_user
 from events.registry import read_tombstones
@@ -163,7 +163,7 @@ class Memories:
         """Catch up; events that cannot be folded stop their own user and nobody else."""
         try:
             await self._catch_up(user, held)
-        except LogDamaged as error:
+        except (LogDamaged, StoreUnusable) as error:
             self._report("memory.fold_failed", reason=str(error))
 
     def hide(self, user: Reference, session: Reference) -> None:

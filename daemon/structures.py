@@ -105,7 +105,7 @@ class Structures:
         limit, after = _read_page(params)
         user = await find_user(self._log, params.user_id)
         async with self._memories.use(user) as memory:
-            facts = sorted(memory.canon.facts.values(), key=lambda fact: (fact.first.said_at, fact.id))
+            facts = sorted(memory.canon.facts.values(), key=lambda fact: (fact.first.time_start, fact.id))
             facts = [fact for fact in facts if not fact.sessions & memory.hidden]
             ids = [fact.id for fact in facts]
             if after is not None and after not in ids:

@@ -7,7 +7,7 @@ import anyio
 from daemon.memories import Memories
 from daemon.texts import read_texts
 from events.envelope import Reference
-from events.errors import LogDamaged
+from events.errors import LogDamaged, StoreUnusable
 from events.log import EventLog
 from projections.ports import Embedder
 
@@ -33,6 +33,8 @@ class VectorFiller:
 
     async def _fill(self, user: Reference) -> bool:
         """Embed some nodes of a user; whether there were any."""
+        if not self._memories.holds(user):
+            return False  # it went while another's texts were embedded; nobody asks it now
         try:
             async with self._memories.use(user) as memory:
                 nodes = memory.nodes.without_vectors(TEXTS_MAX)
@@ -43,5 +45,5 @@ class VectorFiller:
                 memory.nodes.set_vectors([node.id for node in nodes], vectors)
                 await anyio.lowlevel.checkpoint()
                 return True
-        except LogDamaged:
-            return False  # the follower reports it
+        except (LogDamaged, StoreUnusable):
+            return False  # whoever follows the log reports it

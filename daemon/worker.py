@@ -72,6 +72,7 @@ class _User:
     planning: anyio.Lock = field(default_factory=anyio.Lock)
     refreshed_closings: int = 0
     dirty_since: Instant | None = None
+    due_at: Instant | None = None  # when its refresh falls due, if nothing else makes it due before
 
 
 class Worker:
@@ -167,7 +168,7 @@ class Worker:
             except StoreUnusable as error:
                 self._report("worker.write_failed", code=error.code)
             for user, state in self._users.items():
-                if state.dirty_since is not None:
+                if state.due_at is not None and self._clock() >= state.due_at:
                     self._want(user)
 
     async def _close_quiet_chunks(self, after: int) -> int:
@@ -218,18 +219,16 @@ class Worker:
         """Summaries, when they are due: a session was closed, all fell quiet, or the oldest waits too long."""
         state = self._users.setdefault(user, _User())
         if not memory.forest.dirty_count():
-            state.dirty_since = None
+            state.dirty_since = state.due_at = None
             if not memory.waiting_chunks and not memory.canon.waiting:
                 state.refreshed_closings = memory.closings
             return
         state.dirty_since = state.dirty_since or self._clock()
-        closed = memory.closings > state.refreshed_closings
-        old = self._clock() - state.dirty_since >= self._parameters.refresh_age_s * 1000
-        if closed or old or all(self._is_quiet(at) for at in memory.active_sessions.values()):
+        quiet_at = max(memory.active_sessions.values(), default=0) + int(self._parameters.idle_s * 1000)
+        old_at = state.dirty_since + int(self._parameters.refresh_age_s * 1000)
+        state.due_at = min(quiet_at, old_at)
+        if memory.closings > state.refreshed_closings or self._clock() >= state.due_at:
             yield from plan_summaries(memory, origin)
-
-    def _is_quiet(self, last_at: Instant) -> bool:
-        return self._clock() - last_at >= self._parameters.idle_s * 1000
 
     async def _admit(self, user: Reference, memory: Memory) -> Memory:
         """Turn extracted facts into canonical ones, and return the Memory with them.

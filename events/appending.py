@@ -268,6 +268,11 @@ def _store_dead_letter(connection: sqlite3.Connection, letter: DeadLetter, keys:
             row = connection.execute("SELECT forgotten FROM sessions WHERE session = ?", (session,)).fetchone()
             if row is not None and row[0] is not None:
                 return
+    names = [(user, "user", letter.user_id), (session, "session", letter.session_id)]
+    connection.executemany(
+        "INSERT OR IGNORE INTO names VALUES (?, ?, ?)",
+        [(reference, kind, name.encode()) for reference, kind, name in names if reference and name is not None],
+    )
     connection.execute(
         """INSERT OR IGNORE INTO letters (received_at, user, session, subject, payload, message_id,
                published_at, reason, key, bus_stream, bus_epoch, bus_seq)

@@ -69,10 +69,14 @@ class Screen:
             is_number = first.replace(".", "", 1).isdigit()
             table.add_column(column, justify="right" if is_number else "left", overflow="fold")
         # The last column is the text: short columns beside it must not squeeze it to a ribbon.
-        table.columns[-1].min_width = min(40, max(len(row[-1]) for row in cells))
+        console = Console(highlight=False)
+        others = sum(max(map(len, column)) + 2 for column in list(zip(columns, *cells, strict=True))[:-1])
+        room = console.width - others
+        if room > 0:
+            table.columns[-1].min_width = min(40, room, max(len(row[-1]) for row in cells))
         for row in cells:
             table.add_row(*(Text(cell) for cell in row))
-        Console(highlight=False).print(table)
+        console.print(table)
 
     def passages(self, rows: Iterable[tuple[str, Sequence[object]]], *, empty: str) -> None:
         """Numbered texts with their details underneath, for people; in a pipe a `table` of both."""

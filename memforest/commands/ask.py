@@ -87,8 +87,8 @@ def facts(client: Client, screen: Screen, user: str, limit: int | None) -> None:
         screen.json({"facts": raw[:limit]})
         return
     screen.table(
-        ("said", "kind", "sessions", "fact"),
-        ((fact.said_at, fact.role, fact.sessions, fact.text) for fact in found[:limit]),
+        ("when", "kind", "sessions", "fact"),
+        ((fact.time_start, fact.role, fact.sessions, fact.text) for fact in found[:limit]),
         empty="No facts yet.",
     )
 

@@ -250,7 +250,6 @@ async def test_a_letter_that_nobody_knows_is_told_apart_and_nothing_changes(
     assert await listed(letters) == ([1], None)
 
 
-@pytest.mark.xfail(strict=True, raises=OverflowError, reason="SQLite takes no integer of more than 63 bits")
 async def test_a_number_that_no_letter_can_have_is_unknown_too(letters: DeadLetters) -> None:
     with pytest.raises(LetterUnknown):
         await letters.get(LetterParams(id=2**63))

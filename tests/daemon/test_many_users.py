@@ -111,7 +111,6 @@ async def test_an_idle_daemon_folds_nothing_again(many: Parts, watched: WatchedL
     assert len(many.memories.loaded()) <= MEMORIES_MAX
 
 
-@pytest.mark.xfail(strict=True, reason="every tick plans each user whose trees are dirty, due or not")
 async def test_sessions_that_are_not_quiet_yet_do_not_fold_again(
     many: Parts, watched: WatchedLog, log_path: Path
 ) -> None:

@@ -221,7 +221,6 @@ async def test_a_node_that_went_while_it_was_embedded_gets_no_vector(log: EventL
     assert old < 0.95
 
 
-@pytest.mark.xfail(strict=True, reason="the filler goes on through the list it took before it waited")
 async def test_one_that_went_meanwhile_is_not_fetched_back(log: EventLog, clock: ManualClock) -> None:
     embedder = HeldEmbedder()
     parts = build(log, clock, embedder, memories_max=2)

@@ -97,6 +97,7 @@ def test_a_batch_whose_answer_was_lost_is_kept_once(daemon: FakeDaemon, tmp_path
         "resumed_from": 256,
         "users": ["a"],
         "built": False,
+        "open_sessions": 0,
     }
 
 
@@ -167,12 +168,15 @@ def a_locomo_file(path: Path) -> Path:
 
 def test_locomo_is_recognised_filtered_and_waited_for(daemon: FakeDaemon, tmp_path: Path) -> None:
     path = a_locomo_file(tmp_path / "locomo.json")
+    daemon.answers["sessions.list"] = lambda _: {
+        "sessions": [{"session_id": "session_1", "state": "closed", "turns": 2}]
+    }
     result = run(daemon, "publish", path, "--sample", "conv-2", "--wait")
 
     assert result.exit_code == 0
-    assert result.stdout == "Published 2 turns, closed 1 sessions; the memory is built.\n"
+    assert result.stdout == "Published 2 turns, closed 1 sessions; everything closed is built.\n"
     assert daemon.closed == [("conv-2", "session_1")]
-    assert daemon.methods() == ["ingest", "sessions.close", "query", "status"]
+    assert daemon.methods() == ["ingest", "sessions.close", "query", "status", "sessions.list"]
     assert daemon.requests[2][1]["wait_for"] == "conv-2/session_1/close"
 
 
@@ -309,7 +313,7 @@ def test_status_and_users_are_plain_lines(daemon: FakeDaemon) -> None:
 
 
 def test_a_terminal_gets_a_table_without_what_could_rewrite_it(daemon: FakeDaemon) -> None:
-    evil = {"id": "f1", "text": "red \x1b[31mtext\u202e", "said_at": 1719824400000, "role": "user"}
+    evil = {"id": "f1", "text": "red \x1b[31mtext\u202e", "time_start": 1719824400000, "role": "user"}
     daemon.answers["facts.list"] = lambda _: {"facts": [evil]}
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "memforest.cli", "facts", "alice", "--socket", str(daemon.path)]

@@ -111,7 +111,6 @@ def test_people_get_a_table_with_a_head(daemon: FakeDaemon) -> None:
     assert "There are more: --after 1" in shown
 
 
-@pytest.mark.xfail(strict=True, reason="the last column's least width makes the table wider than 80 columns")
 def test_a_long_reason_is_folded_and_no_word_of_it_is_lost(daemon: FakeDaemon) -> None:
     """A dumb terminal has 80 columns, as most have."""
     daemon.answers["dead_letters.list"] = lambda _: {
