@@ -65,7 +65,11 @@ HOSTILE: dict[str, tuple[str, bytes, str]] = {
     "unknown type": (TURNS, a_body(type=MARKER), "none of those that are allowed at `$.type`"),
     "no type": (TURNS, a_body(type=None), "missing required field `type`"),
     "a type of later releases: memory": (TURNS, a_body(type="memory"), "none of those"),
-    "a type of later releases: turn.retract": (CONTROL, a_control("turn.retract", turn_id=MARKER), "none of those"),
+    "a type of later releases: turn.retract": (
+        CONTROL,
+        a_control("turn.retract", turn_id=MARKER),
+        "none of those",
+    ),
     "empty": (TURNS, b"", "not valid JSON"),
     "no JSON": (TURNS, MARKER.encode(), "not valid JSON"),
     "half JSON": (TURNS, a_body()[:-3], "not valid JSON"),
