@@ -7,11 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
+
+from daemon.history import History, agree, count_redacted, locate
 from daemon.memories import Memories
 from daemon.protocol import Params
 from events.appending import Keys
 from events.envelope import RecordedEvent, Reference
 from events.errors import InvalidInput, MemForestError
+from events.hindsight import read_hindsight
 from events.log import LogReader
 from events.reading import read_events
 from events.registry import knows_user
@@ -55,6 +60,7 @@ class QueryParams(Params, frozen=True, kw_only=True):
     mode: str = "agpr"
     wait_for: str | int | None = None
     max_tokens: int | None = None
+    as_of: int | str | None = None  # a user_seq, or an instant with its offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +110,15 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What `query` returns: memories by rank, the same as prompt-ready text in time order, the watermark."""
+    """What `query` returns: memories by rank, the same as prompt-ready text in time order, the watermark.
+
+    `redacted` counts, for an answer as of then, the events of before whose words are gone by now.
+    """
 
     memories: list[MemoryShown]
     context: str
     watermark: Watermark
+    redacted: int | None = None
 
 
 class Answerer:
@@ -123,10 +133,11 @@ class Answerer:
         parameters: AgprParameters,
         planned: Callable[[Reference], int],
         clock: Callable[[], Instant],
+        history: History | None = None,
     ) -> None:
         """`reader` is for queries alone, or they would queue behind what the worker reads.
 
-        `planned` says how many groups of a user are planned and not fused.
+        `planned` says how many groups of a user are planned and not fused. Without a `history` it has its own.
         """
         self._keys = keys
         self._reader = reader
@@ -135,6 +146,7 @@ class Answerer:
         self._parameters = parameters
         self._planned = planned
         self._clock = clock
+        self._history = history or History(reader, memories.parameters)
 
     async def query(self, params: QueryParams) -> Answer:
         """The memories for a question. An unknown user has none.
@@ -148,23 +160,42 @@ class Answerer:
         # Asked only when the Memory is not here: each reading costs a query a hop to another thread.
         if not self._memories.holds(user) and not await self._reader.read(partial(knows_user, user=user)):
             return Answer([], "", Watermark(0, 0, 0, 0.0))
+        if params.as_of is not None:
+            return await self._query_past(user, params, params.as_of)
         vector = None
         if self._parameters.cosine_weight:
             vector = (await self._embedder.embed([params.query]))[0]
-        parameters = self._parameters if params.mode == "agpr" else replace(self._parameters, gamma=1.0)
-        k = params.k or (10 if params.max_tokens is None else K_WITHIN_TOKENS)
-        budget = None if params.max_tokens is None else params.max_tokens * CHARACTERS_PER_TOKEN
         async with self._memories.use(user) as memory:
-            recalled = recall(
-                memory.nodes,
-                params.query,
-                k,
-                parameters,
-                query_vector=vector,
-                hidden=memory.hidden,
-                characters_max=budget,
-            )
-            return await self._show(memory, recalled)
+            return await self._show(memory, self._recall(memory, params, vector))
+
+    async def _query_past(self, user: Reference, params: QueryParams, as_of: int | str) -> Answer:
+        """What the memory knew then. By words alone, since a past Memory has no vectors."""
+        user_seq = await self._reader.read(partial(locate, user=user, position=as_of))
+        while True:
+            async with self._history.at(user, user_seq) as (memory, hindsight):
+                recalled = self._recall(memory, params, None)
+                seqs = _seqs_of(recalled)
+                recorded, known_now, redacted = await self._reader.read(
+                    lambda db: (
+                        read_events(db, seqs),  # noqa: B023
+                        read_hindsight(db, user, user_seq),
+                        count_redacted(db, user, user_seq, hindsight),
+                    )
+                )
+                if agree(known_now, hindsight):  # otherwise something was forgotten since it was folded
+                    watermark = Watermark(user_seq, user_seq, memory.pending(), 0.0)
+                    return _make_answer(recalled, recorded, watermark, redacted)
+
+    def _recall(self, memory: Memory, params: QueryParams, vector: NDArray[np.float32] | None) -> list[Recalled]:
+        return recall(
+            memory.nodes,
+            params.query,
+            params.k or (10 if params.max_tokens is None else K_WITHIN_TOKENS),
+            self._parameters if params.mode == "agpr" else replace(self._parameters, gamma=1.0),
+            query_vector=vector,
+            hidden=memory.hidden,
+            characters_max=None if params.max_tokens is None else params.max_tokens * CHARACTERS_PER_TOKEN,
+        )
 
     async def wait_for(self, user: Reference, target: str | int) -> None:
         """Return once the event of a key, or a user_seq, is folded in. The method's deadline bounds the wait."""
@@ -188,31 +219,47 @@ class Answerer:
 
     async def watermark(self, memory: Memory) -> Watermark:
         """How far a Memory reaches now."""
-        lag = await self._reader.read(partial(_find_lag, user=memory.user, projected=memory.user_seq))
-        return self._make_watermark(memory, *lag)
+        projected = memory.user_seq
+        lag = await self._reader.read(partial(_find_lag, user=memory.user, projected=projected))
+        return self._make_watermark(memory, projected, *lag)
 
-    def _make_watermark(self, memory: Memory, user_seq: int, since: Instant | None) -> Watermark:
+    def _make_watermark(self, memory: Memory, projected: int, user_seq: int, since: Instant | None) -> Watermark:
+        """`projected`: where the Memory was when it was asked; it grows while texts are read."""
         lag_s = 0.0 if since is None else max(0, self._clock() - since) / 1000
         pending = memory.pending() + self._planned(memory.user)
-        return Watermark(max(user_seq, memory.user_seq), memory.user_seq, pending, lag_s)
+        return Watermark(max(user_seq, projected), projected, pending, lag_s)
 
     async def _show(self, memory: Memory, recalled: list[Recalled]) -> Answer:
         projected = memory.user_seq
-        seqs = events_behind(each.node.ref for each in recalled)
-        seqs.update(seq for each in recalled for seq in each.node.turns)
+        seqs = _seqs_of(recalled)
         recorded, lag = await self._reader.read(
             lambda db: (read_events(db, seqs), _find_lag(db, memory.user, projected))
         )
-        watermark = self._make_watermark(memory, *lag)
-        shown = [
-            (each.node.said_at, _show_memory(each, text, recorded))
-            for each in recalled
-            # None: erased between ranking and reading.
-            if (text := compose(each.node.ref, recorded)) is not None
-        ]
-        in_time = sorted(shown, key=lambda each: each[0])
-        context = "\n".join(f"{format_date(said_at)} {memory.text}" for said_at, memory in in_time)
-        return Answer([memory for _, memory in shown], context, watermark)
+        return _make_answer(recalled, recorded, self._make_watermark(memory, projected, *lag))
+
+
+def _seqs_of(recalled: list[Recalled]) -> set[int]:
+    """The events that the texts and the sources of these memories stand in."""
+    seqs = events_behind(each.node.ref for each in recalled)
+    seqs.update(seq for each in recalled for seq in each.node.turns)
+    return seqs
+
+
+def _make_answer(
+    recalled: list[Recalled],
+    recorded: dict[int, RecordedEvent],
+    watermark: Watermark,
+    redacted: int | None = None,
+) -> Answer:
+    shown = [
+        (each.node.said_at, _show_memory(each, text, recorded))
+        for each in recalled
+        # None: erased between ranking and reading.
+        if (text := compose(each.node.ref, recorded)) is not None
+    ]
+    in_time = sorted(shown, key=lambda each: each[0])
+    context = "\n".join(f"{format_date(said_at)} {memory.text}" for said_at, memory in in_time)
+    return Answer([memory for _, memory in shown], context, watermark, redacted)
 
 
 def _show_memory(recalled: Recalled, text: str, recorded: dict[int, RecordedEvent]) -> MemoryShown:

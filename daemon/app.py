@@ -18,29 +18,49 @@ from importlib.metadata import version as installed_version
 import anyio
 
 from daemon.answers import Answerer
+from daemon.backpressure import Backpressure
 from daemon.bus import BusUnavailable, NatsBus
+from daemon.bus_erasure import BusEraser
 from daemon.compaction import Compactor
 from daemon.config import Config, hide_password, parse_mode, parse_zone
+from daemon.corrections import Corrections
 from daemon.dead_letters import DeadLetters
 from daemon.decoding import Decoder
+from daemon.differences import Differences
+from daemon.disk import MIB, Disk
 from daemon.embedded_bus import EMBEDDED_BUS_FOLDER, EmbeddedBus
+from daemon.erasing import Erasing
 from daemon.forgetting import Forgetter
 from daemon.handlers import Answering, make_handlers
+from daemon.history import History
 from daemon.ingest import Ingest
-from daemon.lifecycle import collect_seldom, lock_directory, notify_systemd, watch_signals, watchdog_period_s
+from daemon.lifecycle import (
+    collect_seldom,
+    end_of_sync_failure,
+    feed_watchdog,
+    lock_directory,
+    notify_systemd,
+    watch_signals,
+)
 from daemon.listings import Listings
 from daemon.logs import Report
 from daemon.memories import Memories
 from daemon.offline.embedder import HashingEmbedder
 from daemon.offline.language_model import OfflineLanguageModel
 from daemon.publishing import Publisher
+from daemon.replaying import Replaying
+from daemon.session_events import SessionEvents
 from daemon.socket_server import SocketServer
 from daemon.status import Status
 from daemon.structures import Structures
+from daemon.tombstone_bucket import TombstoneBucket, bucket_name
+from daemon.tombstones import TombstoneKeeper
 from daemon.vectors import VectorFiller
 from daemon.worker import Worker, WorkerParameters
 from events.digests import StoredDigest, record_digests
 from events.errors import StoreUnusable
+from events.faults import arm
+from events.integrity import check_start
 from events.log import EventLog, LogReader
 from events.time import Instant
 from projections.digests import digest_memory
@@ -49,6 +69,8 @@ from projections.digests import digest_memory
 GRACE_S = 5.0
 DIGESTS_WITHIN_S = 5.0
 CONNECT_PAUSE_S = 0.05
+# Before a step of erasing is tried again; each try to empty the write-ahead log holds up the writer.
+ERASE_PAUSE_S = 2.0
 
 
 def now() -> Instant:
@@ -73,18 +95,25 @@ class App:
     memories: Memories
     embedded_bus: EmbeddedBus | None
     bus: NatsBus
+    disk: Disk
     ingest: Ingest
     worker: Worker
     forgetter: Forgetter
+    tombstones: TombstoneKeeper
+    history: History
     vectors: VectorFiller | None
     socket: SocketServer
     opened: AsyncExitStack
 
 
-async def start(config: Config, report: Report, clock: Callable[[], Instant] = now) -> App:
+async def start(
+    config: Config, report: Report, clock: Callable[[], Instant] = now, *, serve_damaged: bool = False
+) -> App:
     """Open the store, bind the socket, and build everything. Nothing runs yet.
 
-    Raises `DirectoryInUse`, `StoreUnusable`, `SocketUnusable` or `EmbeddedBusFailed`; then nothing stays open.
+    A store that is damaged as far as a start can tell is refused, unless its sound users are to be served.
+    Raises `DirectoryInUse`, `StoreUnusable`, `LogDamaged`, `SocketUnusable` or `EmbeddedBusFailed`; then nothing
+    stays open.
     """
     folder = config.data_dir
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -92,9 +121,12 @@ async def start(config: Config, report: Report, clock: Callable[[], Instant] = n
     async with AsyncExitStack() as opened:
         opened.callback(os.close, lock_directory(folder))
         log = await EventLog.open(folder / "events.db", clock)
+        log.on_sync_failure = partial(end_of_sync_failure, report)
         opened.push_async_callback(log.close)
         reader = await LogReader.open_to_read(folder / "events.db")
         opened.push_async_callback(reader.close)
+        if not serve_damaged:
+            await reader.read(check_start)
         app = _build(config, report, clock, log, reader)
         opened.push_async_callback(_record_digests, app)
         if app.embedded_bus is not None:
@@ -117,44 +149,73 @@ def _build(config: Config, report: Report, clock: Callable[[], Instant], log: Ev
         return config.bus.url if embedded is None else embedded.url
 
     bus = NatsBus(url, config.bus.stream, credentials=config.credentials_path, report=report)
-    decoder = Decoder(log.keys, parse_zone(config.bus.zone))
-    ingest = Ingest(bus, config.bus.stream, log, memories, decoder, report)
+    decoder = Decoder(log.keys, parse_zone(config.bus.zone), reopens=config.bus.reopen_forgotten)
+    disk = _make_disk(config, log, report)
+    backpressure = Backpressure(log, memories, disk, report)
+    ingest = Ingest(bus, config.bus.stream, log, memories, decoder, report, backpressure=backpressure)
     parameters = WorkerParameters(config.models.concurrency, config.memtree.idle_s, config.memtree.refresh_age_s)
     worker = Worker(log, memories, model, parameters, clock, report)
     compactor = Compactor(log, memories, worker, model, embedder, config.eventtree_parameters)
-    forgetter = Forgetter(log, memories, clock, report)
-    answerer = Answerer(
-        log.keys,
-        reader,
-        memories,
-        embedder,
-        config.agpr_parameters,
-        lambda user: compactor.planned.get(user, 0),
-        clock,
-    )
+    forgetter, keeper = _build_forgetting(config, report, clock, memories, bus, ingest)
+    history, structures = History(log, config.memory_parameters), Structures(log, memories)
+    planned, recall = compactor.count_planned, config.agpr_parameters
+    answerer = Answerer(log.keys, reader, memories, embedder, recall, planned, clock, history)
 
     def shown_url() -> str:
         return hide_password(url())
 
     models = (model, embedder)
-    status = Status(daemon_version(), clock, log, memories, bus, shown_url, ingest, worker, answerer, models)
+    status = Status(
+        daemon_version(),
+        clock,
+        log,
+        memories,
+        bus,
+        shown_url,
+        ingest,
+        worker,
+        answerer,
+        models,
+        disk,
+    )
     handlers = make_handlers(
         Answering(
             log=log,
             answerer=answerer,
             listings=Listings(log, memories),
-            structures=Structures(log, memories),
+            structures=structures,
+            corrections=Corrections(log, memories, worker, structures, clock),
             publisher=Publisher(bus, decoder),
             forgetter=forgetter,
             compactor=compactor,
             dead_letters=DeadLetters(log, decoder),
+            session_events=SessionEvents(log),
+            differences=Differences(log, history),
+            replaying=Replaying(log, memories, clock),
             status=status,
         )
     )
     socket = SocketServer(config.socket_path, parse_mode(config.socket.mode), handlers=handlers, report=report)
     # The hashing embedder's vectors rank nothing by default, so nothing is embedded for it.
     vectors = VectorFiller(log, memories, embedder) if config.agpr_parameters.cosine_weight else None
-    return App(report, log, memories, embedded, bus, ingest, worker, forgetter, vectors, socket, AsyncExitStack())
+    stored = (log, memories, embedded, bus, disk, ingest, worker, forgetter, keeper, history)
+    return App(report, *stored, vectors, socket, AsyncExitStack())
+
+
+def _build_forgetting(
+    config: Config, report: Report, clock: Callable[[], Instant], memories: Memories, bus: NatsBus, ingest: Ingest
+) -> tuple[Forgetter, TombstoneKeeper]:
+    log = memories.log
+    bucket = TombstoneBucket(bus, bucket_name(config.bus.stream))
+    eraser = BusEraser(bus)
+    erasing = Erasing(log, config.data_dir, clock, report, eraser, bucket, ingest.reached, ERASE_PAUSE_S)
+    keeper = TombstoneKeeper(log, bus, bucket, report, ours=config.bus.embedded)
+    return Forgetter(erasing, memories), keeper
+
+
+def _make_disk(config: Config, log: EventLog, report: Report) -> Disk:
+    room = config.data
+    return Disk(log, report, ballast_bytes=room.ballast_mb * MIB, free_min_bytes=room.free_min_mb * MIB)
 
 
 async def run(app: App, stopping: anyio.Event, started: Callable[[], None] = lambda: None) -> None:
@@ -178,9 +239,12 @@ def _parts(app: App) -> dict[str, Callable[[], Coroutine[object, object, None]]]
         "memories": app.memories.follow,
         "worker": app.worker.run,
         "forgetter": app.forgetter.run,
+        "history": lambda: app.history.run(app.log),
+        "tombstones": app.tombstones.run,
         "bus": app.bus.run,
         "ingest": app.ingest.run,
-        "watchdog": lambda: _feed_watchdog(app),
+        "disk": app.disk.run,
+        "watchdog": lambda: feed_watchdog(app.log.answer),
     }
     if app.vectors is not None:
         parts["vectors"] = app.vectors.run
@@ -200,15 +264,6 @@ async def _create_stream(app: App) -> None:
             await anyio.sleep(CONNECT_PAUSE_S)
 
 
-async def _feed_watchdog(app: App) -> None:
-    """Tell the service manager that loop and writer are alive, as often as it wants to hear it."""
-    period_s = watchdog_period_s()
-    while period_s is not None:
-        await app.log.write(lambda db: db.execute("SELECT 1").fetchone())
-        notify_systemd("WATCHDOG=1")
-        await anyio.sleep(period_s)
-
-
 async def stop(app: App) -> None:
     """Let go of everything, in order; safe after a failure too."""
     with anyio.CancelScope(shield=True):
@@ -226,13 +281,16 @@ async def _record_digests(app: App) -> None:
             parts = (digest.facts, digest.scopes, digest.trees, digest.units)
             digests.append(StoredDigest(user, digest.user_seq, *parts))
     with suppress(StoreUnusable):  # a full disk must not keep the daemon from ending
-        await app.log.write(partial(record_digests, digests=digests))
+        await app.log.write(partial(record_digests, digests=digests), urgent=False)
 
 
-async def serve(config: Config, report: Report) -> None:
+async def serve(config: Config, report: Report, serve_damaged: bool = False) -> None:
     """The whole life of a daemon: start, run until a signal, stop. A second signal ends it at once."""
     collect_seldom()
-    app = await start(config, report)
+    fault = arm(os.environ.get("MF_FAULT"))
+    if fault is not None:
+        report("daemon.fault_armed", point=fault.point)
+    app = await start(config, report, serve_damaged=serve_damaged)
     stopping = anyio.Event()
 
     def stop_now(name: str) -> None:

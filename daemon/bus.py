@@ -7,45 +7,46 @@ task groups.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import anyio
-import msgspec
 import nats.errors
 from nats.aio.client import Client
 
 from daemon.bus_messages import (
     Batch,
+    BusForbidden,
     BusMessage,
     BusRefused,
     BusUnavailable,
     PubAck,
     PublishOutcomeUnknown,
 )
-from daemon.jetstream import (
-    BATCH_MAX,
+from daemon.jetstream import BATCH_MAX, OrderedConsumer, open_consumer, read_to_end, start_position
+from daemon.jetstream_api import (
+    API_PREFIX,
     STREAM_NAME_IN_USE,
     STREAM_NOT_FOUND,
-    OrderedConsumer,
-    PublishReply,
+    MessageReply,
+    Reply,
     StreamNumbers,
     StreamReply,
     ask,
-    open_consumer,
-    size_on_the_wire,
-    start_position,
+    publish_and_wait,
     stream_configuration,
 )
 from daemon.logs import Report, quiet
+from daemon.nats_client import RECONNECT_WAIT_S, close, connect, denied_subject
 from daemon.subjects import CONTROL_SUBJECTS, TURN_SUBJECTS
 from events.envelope import BusPosition
-from events.errors import InvalidInput
+from events.time import from_datetime
 
 __all__ = [
     "Batch",
+    "BusForbidden",
     "BusMessage",
     "BusPosition",
     "BusRefused",
@@ -62,15 +63,10 @@ BusState: TypeAlias = Literal["down", "no stream", "up"]
 FETCH_WAIT_S: Final = 1.0
 # A consumer that was doubted is opened again after this, so that a broken server is not stormed.
 DOUBT_PAUSE_S: Final = 0.1
-# nats-py gives up after 60 attempts and notices a silent peer after six minutes unless told otherwise (I11).
-RECONNECT_WAIT_S: Final = 1
-PING_INTERVAL_S: Final = 20
-PINGS_OUTSTANDING_MAX: Final = 2
 # Its reconnecting has ways to die unseen; after so long without a connection we take a new client.
 LOST_FOR_S: Final = 30.0
 # After this the server delivers again what was not acknowledged; we drop it, so it only costs time.
 ACK_WAIT_S: Final = 60.0
-CLOSE_WITHIN_S: Final = 3.0
 PUBLISH_TIMEOUT_S: Final = 5.0
 
 
@@ -105,6 +101,13 @@ class NatsBus:
         self._reason = self._connection_error
         self._reported: BusState | None = None
         self._changed = anyio.Event()
+        # Who waits for an answer, and which denied subjects (in lower case) mean that it never comes.
+        self._asking: dict[anyio.CancelScope, Callable[[str], bool]] = {}
+
+    @property
+    def stream(self) -> str:
+        """The name of the stream."""
+        return self._stream
 
     @property
     def state(self) -> BusState:
@@ -124,13 +127,14 @@ class NatsBus:
                 try:
                     # The loop inside never ends by itself, and would never look at a URL that changed.
                     with anyio.move_on_after(self._lost_for_s) as patience:
-                        await self._connect(client)
+                        url = self._url() if callable(self._url) else self._url
+                        await connect(client, url, self._credentials, self._on_error, self._on_change)
                     if not patience.cancelled_caught:
                         await self._watch(client)
                 except Exception as failure:  # a task's top: credentials that cannot be read, and the like
                     await self._on_error(failure)
                     self._settle("down", self._connection_error)
-                await _close(client)
+                await close(client)
                 await anyio.sleep(RECONNECT_WAIT_S)
         finally:
             await self.close()
@@ -139,7 +143,7 @@ class NatsBus:
         """Let go of the connection within CLOSE_WITHIN_S; also safe while being cancelled, and twice."""
         client, self._client, self._consumer = self._client, None, None
         if client is not None:
-            await _close(client)
+            await close(client)
 
     async def fetch(self, after: BusPosition | None) -> Batch:
         """The messages after a position, at most BATCH_MAX; empty after FETCH_WAIT_S without any.
@@ -195,28 +199,26 @@ class NatsBus:
         client = self._connected()
         if client is None:
             raise BusUnavailable(f"not published: the bus is down ({self._connection_error})")
-        # nats-py looks at the payload alone; the server counts the headers too, and hangs up on everyone.
-        if size_on_the_wire(payload, headers or {}) > client.max_payload:
-            raise InvalidInput(f"the bus takes messages of at most {client.max_payload} bytes")
-        try:
-            # Besides the answer's own timeout: nats-py can also wait for room to send.
-            with anyio.fail_after(timeout_s):
-                sent_headers = dict(headers) if headers else None
-                answer = await client.request(subject, payload, timeout=timeout_s, headers=sent_headers)
-            reply = msgspec.json.decode(answer.data, type=PublishReply)
-        except nats.errors.NoRespondersError:
-            raise BusUnavailable("not published: no stream takes this subject") from None
-        except nats.errors.OutboundBufferLimitError:
-            raise BusUnavailable("not published: the bus is down") from None
-        except (nats.errors.BadSubjectError, nats.errors.BadHeaderError):
-            raise InvalidInput("a subject or header that NATS does not allow") from None
-        except (nats.errors.Error, TimeoutError, OSError, msgspec.MsgspecError) as failure:
-            raise PublishOutcomeUnknown from failure
-        if reply.error is not None:
-            raise BusRefused(reply.error.err_code, reply.error.description)
-        if reply.seq == 0:  # somebody else than a stream answered
-            raise PublishOutcomeUnknown
-        return PubAck(reply.stream, reply.seq, reply.duplicate)
+        with self._unless_denied(lambda denied: denied == subject.lower()):
+            return await publish_and_wait(client, subject, payload, headers, timeout_s)
+        raise BusForbidden("not published: our user may not publish on this subject")
+
+    async def ask(self, call: str, request: object, reply_type: type[Reply]) -> Reply:
+        """One call of the JetStream API, `call` without its prefix.
+
+        Raises BusRefused for an error it answers with, BusForbidden when our user may not ask this, else
+        BusUnavailable.
+        """
+        subject = f"{API_PREFIX}{call}"
+        with self._unless_denied(lambda denied: denied == subject.lower()):
+            return await ask(self._connected_or_raise(), call, request, reply_type)
+        raise BusForbidden(f"our user has no right to {subject}")
+
+    async def read_to_end(self, stream: str, subjects: tuple[str, ...]) -> tuple[BusMessage, ...]:
+        """All that another, small stream holds now, in its order. Raises BusForbidden, else BusUnavailable."""
+        with self._unless_denied(lambda denied: f".{stream.lower()}." in f"{denied}."):
+            return await read_to_end(self._connected_or_raise(), stream, subjects)
+        raise BusForbidden(f"our user has no right to read {stream} with a consumer")
 
     async def create_stream(self) -> None:
         """Make the stream unless there is one of its name, which is left as it is. Raises BusUnavailable."""
@@ -238,24 +240,6 @@ class NatsBus:
     async def stream_state(self) -> StreamNumbers:
         """First and last sequence, messages and bytes of the stream, for the lag. Raises BusUnavailable."""
         return (await self._inspect(self._connected_or_raise())).state
-
-    async def _connect(self, client: Client) -> None:
-        await client.connect(
-            servers=[self._url() if callable(self._url) else self._url],
-            name="memforest",
-            user_credentials=None if self._credentials is None else str(self._credentials),
-            error_cb=self._on_error,
-            disconnected_cb=self._on_change,
-            reconnected_cb=self._on_change,
-            closed_cb=self._on_change,
-            reconnect_time_wait=RECONNECT_WAIT_S,
-            max_reconnect_attempts=-1,
-            ping_interval=PING_INTERVAL_S,
-            max_outstanding_pings=PINGS_OUTSTANDING_MAX,
-            # Nothing is kept to be sent after a reconnect: a publish that failed would be stored later (I5).
-            pending_size=0,
-        )
-        await self._on_change()
 
     async def _watch(self, client: Client) -> None:
         """Follow the connection; returns when this client will not come back."""
@@ -298,12 +282,24 @@ class NatsBus:
                 return consumer, False
             await consumer.close()
         stream = await self._inspect(client)
-        position, reset = start_position(after, self._stream, stream.created, stream.state.last_seq)
+        replaced = after is not None and await self._holds_another(after)
+        last_seq = stream.state.last_seq
+        position, reset = start_position(after, self._stream, stream.created, last_seq, replaced=replaced)
         if reset and after is not None:
             self._report("bus.epoch_changed", stream=self._stream, epoch=position.epoch, seq_before=after.seq)
         elif after is not None and stream.state.first_seq > after.seq + 1:
             self._report("bus.messages_expired", first_seq=stream.state.first_seq, seq_before=after.seq)
         return await open_consumer(client, position, self._subjects, self._ack_wait_s), reset
+
+    async def _holds_another(self, read: BusPosition) -> bool:
+        """Whether another message stands where we read last. One that is gone or out of reach tells nothing."""
+        if read.at is None:
+            return False
+        try:
+            reply = await self.ask(f"STREAM.MSG.GET.{self._stream}", {"seq": read.seq}, MessageReply)
+        except (BusRefused, BusForbidden):
+            return False
+        return reply.message is not None and from_datetime(reply.message.time) != read.at
 
     async def _wait_for_connection(self, wait_s: float) -> Client | None:
         with anyio.move_on_after(wait_s):
@@ -328,16 +324,24 @@ class NatsBus:
             self._reported = state
             self._report("bus.state_changed", state=state, reason=reason)
 
+    @contextmanager
+    def _unless_denied(self, concerns: Callable[[str], bool]) -> Generator[None, None, None]:
+        """Leave the block without an exception when the server denies us a subject that concerns it."""
+        with anyio.CancelScope() as scope:
+            self._asking[scope] = concerns
+            try:
+                yield
+            finally:
+                del self._asking[scope]
+
     async def _on_change(self) -> None:
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
 
     async def _on_error(self, failure: Exception) -> None:
+        denied = denied_subject(failure)
+        if denied is not None:
+            for scope in [scope for scope, concerns in self._asking.items() if concerns(denied)]:
+                scope.cancel()
+            return  # the connection stands
         self._connection_error = str(failure) or type(failure).__name__
-
-
-async def _close(client: Client) -> None:
-    # Not drain(): it raises while disconnected and leaves the reconnecting task behind. A client that never
-    # began to connect fails an assertion of its own here.
-    with anyio.move_on_after(CLOSE_WITHIN_S, shield=True), suppress(Exception):
-        await client.close()

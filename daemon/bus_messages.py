@@ -24,6 +24,10 @@ class BusRefused(BusUnavailable):
         self.error_code = error_code
 
 
+class BusForbidden(BusUnavailable):
+    """The server does not let the user of our credentials do this."""
+
+
 class PublishOutcomeUnknown(BusUnavailable):
     """The bus did not say whether it took the message; publish it again with the same Nats-Msg-Id."""
 

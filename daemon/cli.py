@@ -6,42 +6,37 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import anyio
 import click
 import msgspec
 
 from daemon.app import daemon_version, serve
-from daemon.config import Config, ConfigInvalid, config_keys, hide_password, read_config
-from daemon.doctor import Finding, create_stream, examine
-from daemon.lifecycle import DirectoryInUse
+from daemon.cli_replay import replay_command
+from daemon.cli_store import backup, migrate, restore
+from daemon.command_line import (
+    EX_DATAERR,
+    EX_DIFFERENT,
+    EX_IOERR,
+    EX_UNAVAILABLE,
+    config_option,
+    data_option,
+    explain,
+    fail,
+    first_error,
+    read_configuration,
+)
+from daemon.config import Config, config_keys, hide_password
+from daemon.doctor import Finding, create_stream, examine, examine_log
 from daemon.logs import configure_logs
-from daemon.socket_connection import place_of
 from daemon.verify import UserVerdict, verify
-from events.errors import LogDamaged, MemForestError, StoreIsNewer, StoreUnusable
+from events.errors import LogDamaged, MemForestError, StoreUnusable
+from events.integrity import PAGE_EVENTS
 from events.log import LogReader
 from memforest.client import AsyncClient
 from memforest.errors import DaemonUnreachable
 from projections.digests import MemoryDigest
-
-# Exit codes of sysexits.h; systemd is told not to restart after EX_CONFIG.
-EX_DIFFERENT = 1
-EX_DATAERR = 65
-EX_UNAVAILABLE = 69
-EX_SOFTWARE = 70
-EX_IOERR = 74
-EX_TEMPFAIL = 75
-EX_CONFIG = 78
-
-_config_option = click.option(
-    "--config",
-    "config_path",
-    type=click.Path(dir_okay=False, path_type=Path),
-    envvar="MEMFOREST_CONFIG",
-    help="TOML file; without one the defaults and MEMFOREST_<SECTION>_<KEY> count.",
-)
-_data_option = click.option("--data", help="Data directory, in place of data.dir.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -51,20 +46,21 @@ def main() -> None:
 
 
 @main.command()
-@_config_option
-@_data_option
+@config_option
+@data_option
 @click.option("--embedded-bus", is_flag=True, help="Supervise a nats-server of our own, in the data directory.")
-def run(config_path: Path | None, data: str | None, embedded_bus: bool) -> None:
+@click.option("--serve-damaged", is_flag=True, help="Serve the sound users of a store that is damaged.")
+def run(config_path: Path | None, data: str | None, embedded_bus: bool, serve_damaged: bool) -> None:
     """Run the daemon until SIGTERM or SIGINT; a second signal ends it at once."""
     overrides = {"MEMFOREST_BUS_EMBEDDED": "true"} if embedded_bus else {}
-    config = _read(config_path, data, overrides)
+    config = read_configuration(config_path, data, overrides)
     report = configure_logs(config.log.level, config.log.format)
     os.umask(0o077)  # whatever is written is the daemon's user's alone
     try:
-        anyio.run(serve, config, report)
+        anyio.run(serve, config, report, serve_damaged)
     except* Exception as group:
-        code, sentence = _explain(_first(group))
-        _fail(sentence, code)
+        code, sentence = explain(first_error(group))
+        fail(sentence, code)
 
 
 @main.command()
@@ -77,12 +73,12 @@ def demo(keep: bool) -> None:
 
 
 @main.command()
-@_config_option
-@_data_option
+@config_option
+@data_option
 @click.option("--json", "as_json", is_flag=True)
 def config(config_path: Path | None, data: str | None, as_json: bool) -> None:
     """Show every key with the value it has now."""
-    read = _read(config_path, data, {})
+    read = read_configuration(config_path, data)
     values: dict[str, object] = {}
     for name, _ in config_keys():
         section, key = name.split(".")
@@ -98,38 +94,46 @@ def config(config_path: Path | None, data: str | None, as_json: bool) -> None:
 
 
 @main.command()
-@_config_option
-@_data_option
+@config_option
+@data_option
 @click.option("--create-stream", "create", is_flag=True, help="Create the stream on the NATS server, once.")
+@click.option("--deep", is_flag=True, help="Check every event of the log; exit 65 when one is damaged.")
 @click.option("--json", "as_json", is_flag=True)
-def doctor(config_path: Path | None, data: str | None, create: bool, as_json: bool) -> None:
+def doctor(config_path: Path | None, data: str | None, create: bool, deep: bool, as_json: bool) -> None:
     """Look for the usual mistakes and say how to mend each."""
-    read = _read(config_path, data, {})
+    read = read_configuration(config_path, data)
     if create:
         try:
             click.echo(anyio.run(create_stream, read))
         except MemForestError as error:
-            _fail(str(error), EX_UNAVAILABLE)
+            fail(str(error), EX_UNAVAILABLE)
         return
     findings = anyio.run(examine, read)
+    damaged = []
+    if deep and (read.data_dir / "events.db").exists():
+        logged = anyio.run(examine_log, read, _show_progress)
+        damaged = [finding for finding in logged if finding.level == "error"]
+        findings += logged
     _show_findings(findings, as_json)
+    if damaged:
+        sys.exit(EX_DATAERR)
     if any(finding.level == "error" for finding in findings):
         sys.exit(EX_DIFFERENT)
 
 
 @main.command(name="verify")
-@_config_option
-@_data_option
+@config_option
+@data_option
 @click.option("--json", "as_json", is_flag=True)
 def verify_command(config_path: Path | None, data: str | None, as_json: bool) -> None:
     """Fold the log from nothing and compare with the live Memory; exit 1 at a difference."""
-    read = _read(config_path, data, {})
+    read = read_configuration(config_path, data)
     try:
         verdicts = anyio.run(_verify, read)
     except LogDamaged as error:
-        _fail(str(error), EX_DATAERR)
+        fail(str(error), EX_DATAERR)
     except StoreUnusable as error:
-        _fail(str(error), EX_IOERR)
+        fail(str(error), EX_IOERR)
     if as_json:
         click.echo(msgspec.json.encode({"users": verdicts}))
     else:
@@ -170,6 +174,14 @@ def _show_verdicts(verdicts: list[UserVerdict]) -> None:
     click.echo(f"verify: {len(verdicts)} users, {compared} compared, {different} different")
 
 
+def _show_progress(done: int, total: int) -> None:
+    """How far a walk over the log is: on a terminal in place, in a pipe a line for every tenth."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\033[Klog: {done} of {total} events", nl=done >= total, err=True)
+    elif done >= total or done * 10 // total > max(0, done - PAGE_EVENTS) * 10 // total:
+        click.echo(f"log: {done} of {total} events", err=True)
+
+
 def _show_findings(findings: list[Finding], as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode({"findings": findings}))
@@ -180,46 +192,5 @@ def _show_findings(findings: list[Finding], as_json: bool) -> None:
             click.echo(f"{'':8}-> {finding.mend}")
 
 
-def _read(path: Path | None, data: str | None, overrides: dict[str, str]) -> Config:
-    environ = {key: value for key, value in os.environ.items() if key not in _NOT_KEYS}
-    if data is not None:
-        overrides = {**overrides, "MEMFOREST_DATA_DIR": data}
-    try:
-        return read_config(path, {**environ, **overrides})
-    except ConfigInvalid as error:
-        _fail(str(error), EX_CONFIG)
-
-
-# Variables with our prefix that are not keys of the configuration.
-_NOT_KEYS = frozenset({"MEMFOREST_CONFIG"})
-
-
-def _explain(error: Exception) -> tuple[int, str]:
-    """Exit code and sentence for what ended the daemon; the text of an unknown error is not shown."""
-    match error:
-        case DirectoryInUse():
-            return EX_TEMPFAIL, str(error)
-        case StoreIsNewer() | ConfigInvalid():
-            return EX_CONFIG, str(error)
-        case LogDamaged():
-            return EX_DATAERR, str(error)
-        case StoreUnusable():
-            return EX_IOERR, str(error)
-        case MemForestError():
-            return EX_UNAVAILABLE, str(error)
-        case OSError():
-            return EX_IOERR, f"{error.filename or 'the system'}: {error.strerror}"
-        case _:
-            return EX_SOFTWARE, f"an unexpected {type(error).__name__} at {place_of(error)}"
-
-
-def _first(group: BaseExceptionGroup[Exception]) -> Exception:
-    """The first error inside a group, however deep."""
-    for error in group.exceptions:
-        return _first(error) if isinstance(error, BaseExceptionGroup) else error
-    raise AssertionError("an exception group is never empty")
-
-
-def _fail(sentence: str, code: int) -> NoReturn:
-    click.echo(f"memforestd: {sentence}", err=True)
-    sys.exit(code)
+for command in (backup, restore, migrate, replay_command):
+    main.add_command(command)

@@ -27,7 +27,7 @@ from projections.eventtree.partition import Partition, partition_nodes
 from projections.facts.canonical import Fact
 from projections.memory import Memory
 from projections.ports import Embedder, LanguageModel, MemberText, Vectors
-from projections.texts import FactText, TextRef, WrittenText
+from projections.texts import FactText, TextRef, WrittenText, events_behind
 
 # Texts handed to the embedder at once.
 EMBED_TEXTS_MAX = 256
@@ -69,7 +69,7 @@ class _LiveNode:
     members: tuple[FactId, ...]
     ref: TextRef
     said_at: int
-    place: tuple[int, int, int]
+    place: tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,10 @@ class Compactor:
         self._embedder = embedder
         self._parameters = parameters
 
+    def count_planned(self, user: Reference) -> int:
+        """Groups of a user that are planned and not fused yet."""
+        return self.planned.get(user, 0)
+
     async def compact(self, user: Reference, ratio: float | None = None) -> CompactionResult:
         """Merge nodes until the ratio is reached or no merge is allowed any more.
 
@@ -136,7 +140,8 @@ class Compactor:
     async def _compact(self, user: Reference, parameters: EventTreeParameters) -> CompactionResult:
         memory = await self._memories.catch_up(user)
         groups_before = set(memory.units.groups)
-        nodes = live_nodes(memory)
+        live = live_nodes(memory)
+        nodes = [node for node in live if _may_be_merged(memory, node)]
         positions = _positions(memory, nodes)
         vectors = await self._embed_nodes(memory, nodes)
         planned = await anyio.to_thread.run_sync(_plan, nodes, positions, vectors, parameters)
@@ -158,7 +163,7 @@ class Compactor:
         facts, after = len(memory.canon.facts), len(live_nodes(memory))
         return CompactionResult(
             facts=facts,
-            nodes_before=len(nodes),
+            nodes_before=len(live),
             nodes_after=after,
             cut=1 - after / facts if facts else 0.0,
             groups=len(memory.units.groups.keys() - groups_before),
@@ -247,8 +252,8 @@ class Compactor:
                 events = [
                     _decision(memory, self._merged(memory, each))
                     for each in taken
-                    # A member that was forgotten, or grouped otherwise: its words must not come back.
-                    if all(node.id in memory.nodes.row_of for node in each.members)
+                    # A member that was forgotten, retracted or grouped otherwise, or is to stay as it is.
+                    if all(_may_be_merged(memory, node) for node in each.members)
                 ]
                 try:
                     await self._log.append(Batch(events=tuple(events)))
@@ -258,7 +263,8 @@ class Compactor:
 
     def _merged(self, memory: Memory, fused: _Fused) -> NodesMerged:
         facts = tuple(fact for node in fused.members for fact in node.members)
-        return NodesMerged(memory.parameters.generation, fused.unit, facts, self._model.name, fused.text)
+        sources = tuple(sorted(events_behind(node.ref for node in fused.members)))
+        return NodesMerged(memory.parameters.generation, fused.unit, facts, sources, self._model.name, fused.text)
 
 
 def live_nodes(memory: Memory) -> list[_LiveNode]:
@@ -276,9 +282,17 @@ def live_nodes(memory: Memory) -> list[_LiveNode]:
     return sorted(nodes, key=lambda node: node.place)
 
 
-def _place(fact: Fact) -> tuple[int, int, int]:
-    """Time, turn and number: where a fact was said. No two facts share a place."""
-    return fact.first.said_at, fact.first.turns[-1], fact.first.pointer.n
+def _may_be_merged(memory: Memory, node: _LiveNode) -> bool:
+    fact = memory.canon.facts.get(node.id)
+    return node.id in memory.nodes.row_of and not (fact is not None and fact.pinned)
+
+
+def _place(fact: Fact) -> tuple[int, int, int, int]:
+    """Time, turn, number and event: where a fact was said. No two facts share a place.
+
+    The event tells a corrected fact, whose number is 0, from the first one that was extracted of its turns.
+    """
+    return fact.first.said_at, fact.first.turns[-1], fact.first.pointer.n, fact.first.pointer.seq
 
 
 def _positions(memory: Memory, nodes: list[_LiveNode]) -> list[int]:

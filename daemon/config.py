@@ -25,9 +25,11 @@ class ConfigInvalid(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Where everything that is kept lives."""
+    """Where everything that is kept lives, and the room that is kept free there (MiB)."""
 
     dir: str = "memforest-data"
+    ballast_mb: int = 16
+    free_min_mb: int = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class Bus:
     embedded: bool = False
     credentials: str = ""
     zone: str = "UTC"
+    reopen_forgotten: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +282,8 @@ def _check(config: Config) -> None:
         (config.agpr.preset in ("default", "paper"), 'agpr.preset is "default" or "paper"'),
         (config.agpr.time_unit in [unit.value for unit in TimeUnit], "agpr.time_unit is " + ", ".join(TimeUnit)),
         (config.data.dir != "", "data.dir must not be empty"),
+        (0 <= config.data.ballast_mb <= 1024, "data.ballast_mb must be from 0 to 1024"),
+        (0 <= config.data.free_min_mb <= 1 << 20, "data.free_min_mb must be from 0 to 1048576"),
         (config.bus.stream.replace("_", "").replace("-", "").isalnum(), "bus.stream has letters, digits, _ and -"),
     ]
     for holds, sentence in rules:

@@ -12,16 +12,26 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from daemon.bus import BusMessage
+from daemon.content_parts import read_content
 from daemon.reasons import reason_without_values
 from daemon.subjects import encode_token, parse_subject
 from events.appending import DeadLetter, Keys
-from events.envelope import BusPosition, NewEvent
+from events.envelope import BusPosition, NewEvent, Reference
 from events.errors import InvalidInput
-from events.session import Part, SessionClosed, SessionForgotten, TimeSource, TurnRecorded
+from events.session import (
+    SessionClosed,
+    SessionForgotten,
+    TimeSource,
+    TurnRecorded,
+    TurnRetracted,
+    TurnRevised,
+)
 from events.time import EARLIEST, LATEST, Instant, from_datetime
 
 # A message fits one transaction; more turns are better sent as several messages.
 TURNS_MAX = 256
+# What SQLite can count to, and more than anyone edits.
+REVISION_MAX = 2**31
 # Numbers above this are milliseconds: as seconds they would lie beyond the year 5138.
 _MILLISECONDS_FROM = 1e11
 
@@ -74,12 +84,22 @@ class SessionForget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     id: str | None = None
 
 
-Message: TypeAlias = Turn | Turns | SessionClose | SessionForget
+class TurnRetract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="turn.retract"):
+    """`{"type": "turn.retract", …}`: take one turn back, in whatever revision."""
+
+    user_id: str
+    session_id: str
+    turn_id: str
+    id: str | None = None
+
+
+Message: TypeAlias = Turn | Turns | SessionClose | SessionForget | TurnRetract
 _KIND_OF: dict[type, Literal["turns", "control"]] = {
     Turn: "turns",
     Turns: "turns",
     SessionClose: "control",
     SessionForget: "control",
+    TurnRetract: "control",
 }
 _decoder = msgspec.json.Decoder(Message)
 
@@ -103,14 +123,15 @@ def parse_message(payload: bytes, *, names: bool = True) -> Message:
 class Decoder:
     """Reads bus messages under one store's references and one configured zone."""
 
-    def __init__(self, keys: Keys, zone: tzinfo) -> None:
-        """`zone` is where naive times are read."""
+    def __init__(self, keys: Keys, zone: tzinfo, *, reopens: bool = False) -> None:
+        """`zone` is where naive times are read; `reopens`: messages may begin a forgotten session anew."""
         self._keys = keys
         self._zone = zone
+        self._reopens = reopens
 
     def decode(self, message: BusMessage, epoch: str) -> tuple[NewEvent, ...] | DeadLetter:
         """The events of a message in order, or the dead letter it becomes."""
-        place = BusPosition(message.stream, epoch, message.stream_seq)
+        place = BusPosition(message.stream, epoch, message.stream_seq, message.published_at)
         user_id = session_id = None
         try:
             kind, user_id, session_id = parse_subject(message.subject)
@@ -155,36 +176,46 @@ class Decoder:
             case SessionForget():
                 now = (message.published_at, TimeSource.BUS)
                 return (self._event(parsed, SessionForgotten(), forget_key(parsed), now, place),)
+            case TurnRetract(turn_id=turn_id):
+                key = turn_key(parsed.user_id, parsed.session_id, turn_id)
+                now = (message.published_at, TimeSource.BUS)
+                event = TurnRetracted(self._keys.key(key))
+                return (self._event(parsed, event, f"retract/{key}", now, place),)
 
     def _read_turn(
         self, parsed: Turn | Turns, turn: TurnFields, index: int, message: BusMessage, place: BusPosition
     ) -> NewEvent:
-        if turn.revision != 0:
-            raise InvalidInput("revisions of a turn are not taken yet; leave `revision` out or 0")
+        if not 0 <= turn.revision <= REVISION_MAX:
+            raise InvalidInput("revision is a whole number from 0 on")
+        if turn.revision and turn.id is None:
+            raise InvalidInput("a revision needs the id of its turn")
         at, source = self._read_time(turn.timestamp, message.published_at)
-        text, parts = _read_content(turn.content)
-        event = TurnRecorded(
+        text, parts = read_content(turn.content)
+        said = TurnRecorded(
             content=text,
             role=turn.role,
             turn_id=turn.id,
-            revision=turn.revision,
             name=turn.name,
             agent_id=turn.agent_id,
             metadata=None if turn.metadata is None else msgspec.json.encode(turn.metadata).decode(),
             parts=parts,
             time_source=source,
         )
+        event: TurnRecorded | TurnRevised = said
         if turn.id is None:
             message_id = parsed.id if isinstance(parsed, Turns) else None
             key = _key_tail(parsed, message_id, index, message)
         else:
             key = turn_key(parsed.user_id, parsed.session_id, turn.id, turn.revision)
+            if turn.revision:
+                first = self._keys.key(turn_key(parsed.user_id, parsed.session_id, turn.id))
+                event = _revise(said, turn.id, first, turn.revision)
         return self._event(parsed, event, key, (at, source), place)
 
     def _event(
         self,
         parsed: Message,
-        event: TurnRecorded | SessionClosed | SessionForgotten,
+        event: TurnRecorded | TurnRevised | TurnRetracted | SessionClosed | SessionForgotten,
         key: str,
         time: tuple[Instant, TimeSource],
         place: BusPosition,
@@ -199,6 +230,7 @@ class Decoder:
             # Forgetting is no part of what is forgotten: its event stays when the session's are voided.
             lineage=() if isinstance(event, SessionForgotten) else (session,),
             bus=place,
+            reopens=self._reopens and not isinstance(event, SessionForgotten | TurnRetracted),
             time_assigned=time[1] is TimeSource.BUS,
         )
 
@@ -222,6 +254,21 @@ class Decoder:
             ) from None
         # An offset takes the first and the last day out of the range of what can be written in UTC.
         return _in_range(at), TimeSource.GIVEN if given else TimeSource.ZONE_ASSUMED
+
+
+def _revise(said: TurnRecorded, turn_id: str, turn: Reference, revision: int) -> TurnRevised:
+    return TurnRevised(
+        turn=turn,
+        revision=revision,
+        content=said.content,
+        role=said.role,
+        turn_id=turn_id,
+        name=said.name,
+        agent_id=said.agent_id,
+        metadata=said.metadata,
+        parts=said.parts,
+        time_source=said.time_source,
+    )
 
 
 def _in_range(at: Instant) -> Instant:
@@ -276,35 +323,3 @@ def _key_of_unreadable(payload: bytes, user_id: str | None, session_id: str | No
         return turn_key(user_id, session_id, ids.id, ids.revision)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidInput):
         return None
-
-
-def _read_content(content: str | list[dict[str, Any]]) -> tuple[str, tuple[Part, ...]]:
-    """Text of the content, and its other parts as typed references (OpenAI content parts)."""
-    if isinstance(content, str):
-        return content, ()
-    texts: list[str] = []
-    parts: list[Part] = []
-    for number, raw in enumerate(content):
-        kind = raw.get("type")
-        if not isinstance(kind, str):
-            raise InvalidInput(f"content part {number} has no type")
-        text = raw.get("text")
-        if kind == "text":
-            if not isinstance(text, str):
-                raise InvalidInput(f"content part {number} of type text has no text")
-            texts.append(text)
-            continue
-        caption = raw.get("caption")
-        if caption is not None and not isinstance(caption, str):
-            raise InvalidInput(f"the caption of content part {number} is no text")
-        parts.append(Part(kind, _reference_of(raw, kind), caption))
-    return "\n".join(texts), tuple(parts)
-
-
-def _reference_of(raw: dict[str, Any], kind: str) -> str:
-    """What a part points at: its url if it has one, else the part as JSON."""
-    inner = raw.get(kind)
-    if isinstance(inner, dict) and isinstance(inner.get("url"), str):
-        return str(inner["url"])
-    rest = {name: value for name, value in raw.items() if name not in ("type", "caption")}
-    return msgspec.json.encode(rest).decode()

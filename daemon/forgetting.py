@@ -1,106 +1,124 @@
-"""Forgetting a session: the gate closes with one event, then the words go, slice by slice, then the receipt.
+"""Forgetting: the gate closes with one event, then what was forgotten is erased in the background.
 
 The order is that of design 3.2: from the moment SessionForgotten is durable nothing of the session is shown
-or taken; what follows may be interrupted at any point and goes on at the next start.
+or taken; what follows (daemon/erasing.py) may be interrupted at any point and goes on at the next start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import anyio
 import anyio.lowlevel
 
+from daemon.bus_messages import BusUnavailable
 from daemon.decoding import make_forget_key
-from daemon.logs import Report
+from daemon.erasing import Erasing, erase, erase_what_was_retracted, sample
+from daemon.fingerprints import Fingerprints
 from daemon.memories import Memories
+from daemon.receipts import Preview, Receipt, SessionUnknown, UserUnknown, make_receipt, preview
+from daemon.subjects import encode_token
 from events.envelope import NewEvent, Reference
-from events.erasure import ErasureCounts, count_erased, erase_slice, read_unerased, truncate_wal
-from events.errors import MemForestError, StoreUnusable
-from events.log import EventLog
-from events.registry import knows_session, read_user_name
-from events.session import SessionErased, SessionForgotten
-from events.time import Instant
+from events.erasure import Unerased, read_unerased
+from events.errors import StoreUnusable
+from events.registry import knows_session, knows_user
+from events.session import SessionForgotten, UserForgotten
+from events.tombstones import read_planted
 
-# Before the write-ahead log is emptied again (each try holds up the writer), or after the disk failed.
-PAUSE_S = 2.0
 # How long a caller waits for the end of the erasing; it goes on without them.
 WAIT_S = 30.0
-
-
-class SessionUnknown(MemForestError):
-    """There is no session of this id; `sessions.list` names those there are."""
-
-    code = "not_found"
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """What forgetting a session took so far; `complete` says that its words are in no file of the log any more."""
-
-    session_id: str
-    forgotten_user_seq: int
-    events_voided: int
-    words_erased: int
-    names_erased: int
-    dead_letters_erased: int
-    complete: bool
+# How often is looked for what no event tells of: refused copies on the bus, a bus that came back.
+UPKEEP_S = 30.0
 
 
 class Forgetter:
-    """Takes the wish to forget, and erases what was forgotten in the background."""
+    """Takes the wish to forget, and has erased what was forgotten."""
 
-    def __init__(
-        self,
-        log: EventLog,
-        memories: Memories,
-        clock: Callable[[], Instant],
-        report: Report,
-        write_pause_s: float = PAUSE_S,
-        wait_s: float = WAIT_S,
-    ) -> None:
-        """`write_pause_s`: before a file that could not be written is tried again; `wait_s`: of a caller."""
-        self._log = log
+    def __init__(self, parts: Erasing, memories: Memories, wait_s: float = WAIT_S) -> None:
+        """`wait_s`: how long a caller waits for the receipt."""
+        self._parts = parts
+        self._log = parts.log
         self._memories = memories
-        self._clock = clock
-        self._report = report
-        self._write_pause_s = write_pause_s
         self._wait_s = wait_s
         self._erased = anyio.Event()
+        # Of what is being erased: once its words are gone they cannot be taken again.
+        self._samples: dict[Reference, Fingerprints] = {}
+        # Subjects whose erasing waits for the bus.
+        self.waiting_for_bus: frozenset[Reference] = frozenset()
 
     async def forget(self, user_id: str, session_id: str) -> Receipt:
         """Forget a session, and wait a while until it is erased. Works with the bus down; twice is the same.
 
         Raises `SessionUnknown`. Whoever stops waiting does not stop the erasing.
         """
+        user, session = self._log.keys.user(user_id), self._log.keys.session(user_id, session_id)
+        await self._find_session(session)
+        await self._record(user_id, session_id, SessionForgotten(), make_forget_key(user_id, session_id))
+        self._memories.hide(user, session)
+        return await self._wait_for_receipt(user, await self._find_erasure(user, session))
+
+    async def forget_user(self, user_id: str) -> Receipt:
+        """Forget all of a user: every session, every fact, the name. Raises `UserUnknown`."""
         user = self._log.keys.user(user_id)
+        await self._find_user(user)
+        await self._record(user_id, None, UserForgotten(), f"forget_user/{encode_token(user_id)}")
+        self._memories.hide_user(user)
+        return await self._wait_for_receipt(user, user)
+
+    async def preview(self, user_id: str, session_id: str | None) -> Preview:
+        """What forgetting a session, or (None) all of a user, would take. Changes nothing.
+
+        Raises `SessionUnknown` or `UserUnknown`.
+        """
+        user = self._log.keys.user(user_id)
+        if session_id is None:
+            await self._find_user(user)
+            return await preview(self._log, user, user)
         session = self._log.keys.session(user_id, session_id)
+        await self._find_session(session)
+        return await preview(self._log, user, session)
+
+    async def _find_session(self, session: Reference) -> None:
         if not await self._log.read(partial(knows_session, session=session)):
             raise SessionUnknown
-        wish = NewEvent(
-            user_id=user_id,
-            session_id=session_id,
-            event=SessionForgotten(),
-            key=make_forget_key(user_id, session_id),
-            happened_at=self._clock(),
-            time_assigned=True,
-        )
-        await self._log.append_event(wish)
-        self._memories.hide(user, session)
-        complete = False
-        with anyio.move_on_after(self._wait_s):
-            await self._wait_until_erased(session)
-            complete = True
-        await self._memories.catch_up(user)
-        counts = await self._log.read(partial(count_erased, session=session))
-        return _receipt(session_id, counts, complete=complete)
 
-    async def _wait_until_erased(self, session: Reference) -> None:
-        while True:
+    async def _find_user(self, user: Reference) -> None:
+        forgotten = await self._log.read(
+            lambda db: db.execute("SELECT 1 FROM erasures WHERE subject = ?", (user,)).fetchone()
+        )
+        if not forgotten and not await self._log.read(partial(knows_user, user=user)):
+            raise UserUnknown
+
+    async def _find_erasure(self, user: Reference, session: Reference) -> Reference:
+        """What tells of a session's forgetting: itself, or its user when that was forgotten as a whole before."""
+        of_its_own = "SELECT 1 FROM erasures WHERE subject = ?"
+        known = await self._log.read(lambda db: db.execute(of_its_own, (session,)).fetchone())
+        return user if known is None else session
+
+    async def _record(
+        self, user_id: str, session_id: str | None, event: SessionForgotten | UserForgotten, key: str
+    ) -> None:
+        await self._log.append_event(
+            NewEvent(
+                user_id=user_id,
+                session_id=session_id,
+                event=event,
+                key=key,
+                happened_at=self._parts.clock(),
+                time_assigned=True,
+            )
+        )
+
+    async def _wait_for_receipt(self, user: Reference, subject: Reference) -> Receipt:
+        with anyio.move_on_after(self._wait_s):
+            await self._wait_until_erased(subject)
+        await self._memories.catch_up(user)
+        return await make_receipt(self._log, subject, waiting_for_bus=subject in self.waiting_for_bus)
+
+    async def _wait_until_erased(self, subject: Reference) -> None:
+        while subject not in self.waiting_for_bus:
             erased = self._erased  # taken before the look, or an erasing in between would be slept through
-            if session not in {each for _, each in await self._log.read(read_unerased)}:
+            if subject not in {each.subject for each in await self._log.read(read_unerased)}:
                 return
             await erased.wait()
 
@@ -109,51 +127,59 @@ class Forgetter:
         while True:
             seen = self._log.head
             try:
-                for user, session in await self._log.read(read_unerased):
-                    await self._erase(user, session)
+                await self._forget_what_others_forgot()
+                waits = await self._erase_all(await self._log.read(read_unerased))
             except StoreUnusable as error:
-                self._report("forgetting.write_failed", code=error.code)
-                await anyio.sleep(self._write_pause_s)
+                self._parts.report("forgetting.write_failed", code=error.code)
+                await anyio.sleep(self._parts.pause_s)
                 continue
-            self._erased.set()
-            self._erased = anyio.Event()
-            await self._log.wait_past(seen)
+            self._tell()
+            with anyio.move_on_after(self._parts.pause_s if waits else UPKEEP_S):
+                await self._log.wait_past(seen)
 
-    async def _erase(self, user: Reference, session: Reference) -> None:
-        """Erase, and say so only when no file of the log holds the words any more (engineering.md D4)."""
-        while not await self._log.write(partial(erase_slice, session=session)):
-            await anyio.lowlevel.checkpoint()  # turns go first
-        while not await self._log.write(truncate_wal):
-            self._report("forgetting.wal_busy")
-            await anyio.sleep(self._write_pause_s)  # a reader holds it
-        counts = await self._log.read(partial(count_erased, session=session))
-        await self._log.append_event(
-            NewEvent(
-                user_id=await self._log.read(partial(read_user_name, user=user)),
-                session_id=None,
-                session=session,  # its name is gone by now
-                event=SessionErased(
-                    forgotten=counts.forgotten,
-                    events_voided=counts.events_voided,
-                    words_erased=counts.words_erased,
-                    names_erased=counts.names_erased,
-                    dead_letters_erased=counts.dead_letters_erased,
-                ),
-                key=f"erased/{session.hex()}/{counts.forgotten}",
-                happened_at=self._clock(),
-                time_assigned=True,
+    async def _erase_all(self, unerased: tuple[Unerased, ...]) -> bool:
+        """Erase what there is to erase; whether something waits for the bus."""
+        waiting: set[Reference] = set()
+        for forgotten in unerased:
+            subject = forgotten.subject
+            try:
+                if subject not in self._samples:
+                    self._samples[subject] = await sample(self._log, subject)
+                await erase(self._parts, forgotten, self._samples[subject])
+                del self._samples[subject]
+            except BusUnavailable:
+                waiting.add(subject)
+                if subject not in self.waiting_for_bus:
+                    self._parts.report("forgetting.bus_away")
+            self._tell()
+        self.waiting_for_bus = frozenset(waiting)
+        try:
+            await erase_what_was_retracted(self._parts)
+        except BusUnavailable:
+            return True  # the rows wait; the words here are gone
+        return bool(waiting)
+
+    async def _forget_what_others_forgot(self) -> None:
+        """Tombstones from a restore or from the bucket are as good as the wish itself."""
+        for tombstone in await self._log.read(read_planted):
+            await self._log.append_event(
+                NewEvent(
+                    user_id=None,
+                    session_id=None,
+                    event=UserForgotten() if tombstone.session is None else SessionForgotten(),
+                    key=f"tombstone/{tombstone.subject.hex()}",
+                    happened_at=tombstone.forgotten_at,
+                    user=tombstone.user,
+                    session=tombstone.session,
+                    time_assigned=True,
+                )
             )
-        )
-        self._report("forgetting.session_erased", events=counts.events_voided, words=counts.words_erased)
+            if tombstone.session is None:
+                self._memories.hide_user(tombstone.user)
+            else:
+                self._memories.hide(tombstone.user, tombstone.session)
+            self._parts.report("forgetting.tombstone_met")
 
-
-def _receipt(session_id: str, counts: ErasureCounts, *, complete: bool) -> Receipt:
-    return Receipt(
-        session_id=session_id,
-        forgotten_user_seq=counts.forgotten,
-        events_voided=counts.events_voided,
-        words_erased=counts.words_erased,
-        names_erased=counts.names_erased,
-        dead_letters_erased=counts.dead_letters_erased,
-        complete=complete,
-    )
+    def _tell(self) -> None:
+        erased, self._erased = self._erased, anyio.Event()
+        erased.set()

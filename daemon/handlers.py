@@ -6,11 +6,16 @@ from dataclasses import dataclass
 
 from daemon.answers import Answerer, QueryParams
 from daemon.compaction import CompactionResult, Compactor
+from daemon.corrections import Corrections, CorrectParams, FactParams, PinParams
 from daemon.dead_letters import DeadLetters, LetterParams, LettersParams
-from daemon.forgetting import Forgetter, Receipt
+from daemon.differences import Differences, DiffParams
+from daemon.forgetting import Forgetter
 from daemon.listings import Listings, NoParams, SessionParams, UserParams, find_user
 from daemon.protocol import Handlers, Method, Params
-from daemon.publishing import CloseParams, IngestParams, Publisher
+from daemon.publishing import CloseParams, IngestParams, Publisher, RetractParams
+from daemon.receipts import Preview, Receipt
+from daemon.replaying import Replaying, ReplayParams
+from daemon.session_events import SessionEvents, SessionEventsParams
 from daemon.status import Status, StatusParams
 from daemon.structures import PageParams, Structures
 from events.errors import InvalidInput
@@ -18,6 +23,8 @@ from events.log import EventLog
 
 # Reads are quick; what waits for a model or for erasing gets longer.
 READ_DEADLINE_S = 30.0
+# Of a long poll of 30 s, and of two folds of the past.
+POLL_DEADLINE_S = 60.0
 WRITE_DEADLINE_S = 60.0
 WORK_DEADLINE_S = 3600.0
 
@@ -27,10 +34,18 @@ METHODS: dict[str, str] = {
     "ingest": "publish turns for a caller without a NATS client",
     "sessions.list": "the sessions of a user",
     "sessions.get": "one session",
+    "sessions.events": "everything that happened in and because of a session, page by page or as it comes",
     "sessions.close": "publish that a session is over",
-    "sessions.forget": "forget a session and erase its words",
+    "sessions.replay": "extract a session again under today's models, or show beforehand what that would cost",
+    "sessions.forget": "forget a session and erase its words, or show beforehand what that would take",
+    "turns.retract": "publish that a turn was taken back: its words and what was made of them are erased",
+    "users.forget": "forget all of a user and erase it",
     "users.list": "the users of the store",
     "facts.list": "the facts of a user in time order, page by page",
+    "facts.get": "one fact",
+    "facts.correct": "say what is so in place of a fact",
+    "facts.retract": "say that a fact is not so: it is shown no more, also when its turns are read again",
+    "facts.pin": "keep a fact as it is, whatever is extracted or merged later, or let it go again",
     "trees.list": "the MemTrees of a user, the largest first",
     "units.list": "the EventTree units and groups of a user",
     "units.compact": "merge redundant facts until a ratio is reached",
@@ -38,7 +53,10 @@ METHODS: dict[str, str] = {
     "dead_letters.get": "one dead letter with its content",
     "dead_letters.retry": "decode a dead letter again and record what it says",
     "dead_letters.drop": "erase a dead letter for good",
+    "diff": "what became known of a user, and what no longer is, between two positions",
     "digest": "hashes of a user's Memory",
+    "healthz": "that the daemon answers",
+    "readyz": "whether everything works, or which part is degraded and why",
     "status": "how the daemon is; with a user, how far that user's Memory is",
 }
 
@@ -50,6 +68,21 @@ class CompactParams(Params, frozen=True, kw_only=True):
     ratio: float | None = None
 
 
+class ForgetParams(Params, frozen=True, kw_only=True):
+    """Parameters of `sessions.forget`; with `dry_run` nothing is changed."""
+
+    user_id: str
+    session_id: str
+    dry_run: bool = False
+
+
+class ForgetUserParams(Params, frozen=True, kw_only=True):
+    """Parameters of `users.forget`; with `dry_run` nothing is changed."""
+
+    user_id: str
+    dry_run: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Answering:
     """The parts that answer requests."""
@@ -58,18 +91,29 @@ class Answering:
     answerer: Answerer
     listings: Listings
     structures: Structures
+    corrections: Corrections
     publisher: Publisher
     forgetter: Forgetter
     compactor: Compactor
     dead_letters: DeadLetters
+    session_events: SessionEvents
+    differences: Differences
+    replaying: Replaying
     status: Status
 
 
 def make_handlers(parts: Answering) -> Handlers:
     """The method table over the daemon's parts."""
 
-    async def forget(params: SessionParams) -> Receipt:
+    async def forget(params: ForgetParams) -> Receipt | Preview:
+        if params.dry_run:
+            return await parts.forgetter.preview(params.user_id, params.session_id)
         return await parts.forgetter.forget(params.user_id, params.session_id)
+
+    async def forget_user(params: ForgetUserParams) -> Receipt | Preview:
+        if params.dry_run:
+            return await parts.forgetter.preview(params.user_id, None)
+        return await parts.forgetter.forget_user(params.user_id)
 
     async def compact(params: CompactParams) -> CompactionResult:
         if params.ratio is not None and not 0 <= params.ratio < 1:
@@ -83,10 +127,18 @@ def make_handlers(parts: Answering) -> Handlers:
         "ingest": Method(IngestParams, parts.publisher.ingest, True, WRITE_DEADLINE_S),
         "sessions.list": Method(UserParams, listings.sessions, False, READ_DEADLINE_S),
         "sessions.get": Method(SessionParams, listings.session, False, READ_DEADLINE_S),
+        "sessions.events": Method(SessionEventsParams, parts.session_events.events, False, POLL_DEADLINE_S),
         "sessions.close": Method(CloseParams, parts.publisher.close_session, True, WRITE_DEADLINE_S),
-        "sessions.forget": Method(SessionParams, forget, True, WORK_DEADLINE_S),
+        "sessions.replay": Method(ReplayParams, parts.replaying.replay, True, WORK_DEADLINE_S),
+        "sessions.forget": Method(ForgetParams, forget, True, WORK_DEADLINE_S),
+        "turns.retract": Method(RetractParams, parts.publisher.retract_turn, True, WRITE_DEADLINE_S),
+        "users.forget": Method(ForgetUserParams, forget_user, True, WORK_DEADLINE_S),
         "users.list": Method(NoParams, listings.users, False, READ_DEADLINE_S),
         "facts.list": Method(PageParams, structures.facts, False, READ_DEADLINE_S),
+        "facts.get": Method(FactParams, parts.corrections.get, False, READ_DEADLINE_S),
+        "facts.correct": Method(CorrectParams, parts.corrections.correct, True, WRITE_DEADLINE_S),
+        "facts.retract": Method(FactParams, parts.corrections.retract, True, WRITE_DEADLINE_S),
+        "facts.pin": Method(PinParams, parts.corrections.pin, True, WRITE_DEADLINE_S),
         "trees.list": Method(PageParams, structures.trees, False, READ_DEADLINE_S),
         "units.list": Method(UserParams, structures.units, False, READ_DEADLINE_S),
         "units.compact": Method(CompactParams, compact, True, WORK_DEADLINE_S),
@@ -94,7 +146,10 @@ def make_handlers(parts: Answering) -> Handlers:
         "dead_letters.get": Method(LetterParams, letters.get, False, READ_DEADLINE_S),
         "dead_letters.retry": Method(LetterParams, letters.retry, True, WRITE_DEADLINE_S),
         "dead_letters.drop": Method(LetterParams, letters.drop, True, WRITE_DEADLINE_S),
+        "diff": Method(DiffParams, parts.differences.diff, False, POLL_DEADLINE_S),
         "digest": Method(UserParams, structures.digest, False, READ_DEADLINE_S),
+        "healthz": Method(NoParams, parts.status.healthz, False, READ_DEADLINE_S),
+        "readyz": Method(NoParams, parts.status.readyz, False, READ_DEADLINE_S),
         "status": Method(StatusParams, parts.status.status, False, READ_DEADLINE_S),
     }
     assert table.keys() == METHODS.keys()

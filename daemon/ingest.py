@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import anyio
 
+from daemon.backpressure import Backpressure
 from daemon.bus import Batch as BusBatch
 from daemon.bus import BusMessage, BusUnavailable, NatsBus
 from daemon.decoding import Decoder
@@ -18,9 +19,10 @@ from daemon.memories import Memories
 from events.appending import Batch, DeadLetter, Outcome
 from events.envelope import BusPosition, NewEvent
 from events.errors import InvalidInput, StoreUnusable
+from events.faults import fault_point
 from events.gate import Verdict
 from events.log import GROUP_EVENTS_MAX, EventLog
-from events.session import SessionForgotten
+from events.session import SessionForgotten, TurnRetracted
 
 # After a failed write; the bus keeps what waits.
 WRITE_PAUSE_S = 5.0
@@ -38,7 +40,9 @@ class Ingest:
         decoder: Decoder,
         report: Report,
         write_pause_s: float = WRITE_PAUSE_S,
+        backpressure: Backpressure | None = None,
     ) -> None:
+        """`backpressure` is asked before each fetch, also after a failed write; `write_pause_s` is without one."""
         self.position: BusPosition | None = None
         self._bus = bus
         self._stream = stream
@@ -47,11 +51,13 @@ class Ingest:
         self._decoder = decoder
         self._report = report
         self._write_pause_s = write_pause_s
+        self._backpressure = backpressure
 
     async def run(self) -> None:
         """Fetch, append and acknowledge for ever. Our own checkpoint says where to go on, not the bus."""
         self.position = await self._log.read_checkpoint(self._stream)
         while True:
+            await self._wait_for_room()
             batch = await self._bus.fetch(self.position)
             if not batch.messages and not batch.reset:
                 continue
@@ -59,10 +65,25 @@ class Ingest:
                 await self._take(batch)
             except StoreUnusable as error:
                 self._report("ingest.write_failed", code=error.code)
-                await anyio.sleep(self._write_pause_s)
+                if self._backpressure is None:
+                    await anyio.sleep(self._write_pause_s)
                 continue
             self.position = batch.position
             await self._bus.acknowledge(batch)
+            fault_point("ingest.after_ack")
+
+    @property
+    def paused(self) -> str | None:
+        """Why the bus is not read for now; None while it is."""
+        return None if self._backpressure is None else self._backpressure.paused
+
+    async def _wait_for_room(self) -> None:
+        if self._backpressure is not None:
+            await self._backpressure.wait()
+
+    def reached(self) -> BusPosition | None:
+        """How far the bus was read into the log."""
+        return self.position
 
     async def lag_messages(self) -> int | None:
         """Messages on the stream that are not in the log yet; None while the bus cannot tell."""
@@ -92,14 +113,16 @@ class Ingest:
         )
 
     async def _append(self, part: Batch) -> list[Verdict]:
+        fault_point("ingest.before_append")
         outcomes = await self._log.append(part)
+        fault_point("ingest.after_append")
         self._hide_forgotten(part)
         self._report_oddities(part, outcomes)
         return [outcome.verdict for outcome in outcomes]
 
     async def _append_alone(self, message: BusMessage, epoch: str) -> list[Verdict]:
         """Write one message with its own checkpoint, as a dead letter if the log refuses it."""
-        place = BusPosition(message.stream, epoch, message.stream_seq)
+        place = _place_of(message, epoch)
         decoded = self._decoder.decode(message, epoch)
         if isinstance(decoded, tuple):
             try:
@@ -109,10 +132,15 @@ class Ingest:
         return await self._append(Batch(dead_letters=(decoded,), checkpoint=place))
 
     def _hide_forgotten(self, part: Batch) -> None:
+        keys = self._log.keys
         for new in part.events:
-            if isinstance(new.event, SessionForgotten) and new.session_id is not None:
-                keys = self._log.keys
-                self._memories.hide(keys.user(new.user_id), keys.session(new.user_id, new.session_id))
+            if new.user_id is None or new.session_id is None:
+                continue
+            user = keys.user(new.user_id)
+            if isinstance(new.event, SessionForgotten):
+                self._memories.hide(user, keys.session(new.user_id, new.session_id))
+            elif isinstance(new.event, TurnRetracted):
+                self._memories.hide_turn(user, new.event.turn)
 
     def _report_oddities(self, part: Batch, outcomes: tuple[Outcome, ...]) -> None:
         for letter in part.dead_letters:
@@ -120,6 +148,10 @@ class Ingest:
         for outcome in outcomes:
             if outcome.verdict is Verdict.CONFLICTING:
                 self._report("ingest.turn_conflicted", seq=outcome.seq)
+
+
+def _place_of(message: BusMessage, epoch: str) -> BusPosition:
+    return BusPosition(message.stream, epoch, message.stream_seq, message.published_at)
 
 
 def _split(batch: BusBatch, decoder: Decoder, epoch: str) -> Iterator[Batch]:
@@ -130,7 +162,7 @@ def _split(batch: BusBatch, decoder: Decoder, epoch: str) -> Iterator[Batch]:
     for message in batch.messages:
         decoded = decoder.decode(message, epoch)
         if last is not None and isinstance(decoded, tuple) and len(events) + len(decoded) > GROUP_EVENTS_MAX:
-            yield Batch(tuple(events), tuple(letters), BusPosition(last.stream, epoch, last.stream_seq))
+            yield Batch(tuple(events), tuple(letters), _place_of(last, epoch))
             events, letters = [], []
         if isinstance(decoded, DeadLetter):
             letters.append(decoded)

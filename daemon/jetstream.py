@@ -1,14 +1,14 @@
-"""JetStream as the daemon reads it: a stream's state, and an ordered pull consumer that trusts nothing.
+"""Reading a stream: where to go on, and an ordered pull consumer that trusts nothing.
 
 Where reading goes on is decided by our own position, never by the server's (engineering rules I1, I2, I7).
-Not here: the connection and publishing, which are daemon/bus.py's.
+Not here: the connection (daemon/bus.py) and the single calls of the API (daemon/jetstream_api.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Final
 
 import anyio
 import msgspec
@@ -17,11 +17,11 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from daemon.bus_messages import BusMessage, BusRefused, BusUnavailable
+from daemon.bus_messages import BusMessage, BusUnavailable
+from daemon.jetstream_api import NANOSECONDS, AnyReply, StreamReply, ask
 from events.envelope import BusPosition
 from events.time import from_datetime
 
-API_TIMEOUT_S: Final = 2.0
 BATCH_MAX: Final = 256
 # The server drops a connection with more than 64 MiB on the way to it; half of that is safe (rule I9).
 BATCH_BYTES_MAX: Final = 32 * 1024**2
@@ -34,125 +34,22 @@ ACK_PENDING_MAX: Final = 4 * BATCH_MAX
 # The server forgets our consumer by itself when nothing was pulled for so long.
 INACTIVE_AFTER_S: Final = 300.0
 
-_NANOSECONDS: Final = 1_000_000_000
-STREAM_NOT_FOUND: Final = 10059
-STREAM_NAME_IN_USE: Final = 10058
-NOT_ENABLED: Final = 10076
-# What our own stream keeps: a week, or what fits; the daemon reads within seconds.
-STREAM_MAX_AGE_S: Final = 7 * 24 * 3600
-STREAM_BYTES_MAX: Final = 1024**3
-DUPLICATE_WINDOW_S: Final = 120
-
-
-class ApiError(msgspec.Struct, frozen=True):
-    """What JetStream answers instead of a result (NATS ADR-1)."""
-
-    code: int = 0
-    err_code: int = 0
-    description: str = ""
-
-
-class StreamConfiguration(msgspec.Struct, frozen=True):
-    """What matters to us of a stream's configuration."""
-
-    retention: str = "limits"
-
-
-class StreamNumbers(msgspec.Struct, frozen=True):
-    """How much a stream holds, in messages and bytes, and its first and last sequence."""
-
-    messages: int = 0
-    bytes: int = 0
-    first_seq: int = 0
-    last_seq: int = 0
-
-
-class StreamReply(msgspec.Struct, frozen=True):
-    """The answer to STREAM.INFO and STREAM.CREATE."""
-
-    error: ApiError | None = None
-    created: str = ""
-    config: StreamConfiguration = StreamConfiguration()
-    state: StreamNumbers = StreamNumbers()
-
-
-class AnyReply(msgspec.Struct, frozen=True):
-    """An answer of which only the error matters."""
-
-    error: ApiError | None = None
-
-
-class PublishReply(msgspec.Struct, frozen=True):
-    """What a stream answers to a publisher."""
-
-    error: ApiError | None = None
-    stream: str = ""
-    seq: int = 0
-    duplicate: bool = False
-
-
-Reply = TypeVar("Reply", StreamReply, AnyReply)
-
-
-async def ask(client: Client, call: str, request: object, reply_type: type[Reply]) -> Reply:
-    """One call of the JetStream API.
-
-    Raises BusRefused for an error it answers with and BusUnavailable when it does not answer.
-    """
-    try:
-        body = msgspec.json.encode(request)
-        answer = await client.request(f"$JS.API.{call}", body, timeout=API_TIMEOUT_S)
-        reply = msgspec.json.decode(answer.data, type=reply_type)
-    except nats.errors.NoRespondersError:
-        raise BusRefused(NOT_ENABLED, "JetStream is not enabled on the server, or not for this user") from None
-    except nats.errors.TimeoutError:
-        raise BusUnavailable("the server does not answer") from None
-    except (nats.errors.Error, msgspec.MsgspecError) as failure:
-        raise BusUnavailable(str(failure)) from failure
-    if reply.error is not None:
-        raise BusRefused(reply.error.err_code, reply.error.description)
-    return reply
-
-
-def stream_configuration(name: str, subjects: tuple[str, ...]) -> dict[str, object]:
-    """The stream we make when asked to: kept in files, bounded, re-readable (LIMITS retention, rule I3)."""
-    return {
-        "name": name,
-        "subjects": subjects,
-        "retention": "limits",
-        "storage": "file",
-        "discard": "old",
-        "max_age": STREAM_MAX_AGE_S * _NANOSECONDS,
-        "max_bytes": STREAM_BYTES_MAX,
-        "max_msgs": -1,
-        "max_consumers": -1,
-        "num_replicas": 1,
-        "duplicate_window": DUPLICATE_WINDOW_S * _NANOSECONDS,
-    }
-
-
-def size_on_the_wire(payload: bytes, headers: Mapping[str, str]) -> int:
-    """The bytes of a message that count towards the server's `max_payload` (NATS ADR-4)."""
-    if not headers:
-        return len(payload)
-    lines = sum(len(f"{name}: {value}\r\n".encode()) for name, value in headers.items())
-    return len(b"NATS/1.0\r\n") + lines + len(b"\r\n") + len(payload)
-
 
 def start_position(
-    after: BusPosition | None, stream: str, created: str, last_seq: int
+    after: BusPosition | None, stream: str, created: str, last_seq: int, *, replaced: bool = False
 ) -> tuple[BusPosition, bool]:
     """Where reading goes on, and whether the stream is not the one that `after` speaks of.
 
-    A stream that was made again, and one that holds less than we have read (its store was rolled back, or
-    lost its unsynced tail), is read from the beginning: idempotency keys recognise what we have (rule I7).
+    A stream that was made again, and one whose store was rolled back or lost its unsynced tail, is read from the
+    beginning: idempotency keys recognise what we have (rule I7). The latter holds less than we have read or, once
+    more came than was lost, another message under the number we read last (`replaced`).
     """
     if after is None:
         return BusPosition(stream, created, 0), False
     known_created, _, rollbacks = after.epoch.partition("#")
     if after.stream != stream or known_created != created:
         return BusPosition(stream, created, 0), True
-    if last_seq < after.seq:
+    if last_seq < after.seq or replaced:
         return BusPosition(stream, f"{created}#{int(rollbacks or 0) + 1}", 0), True
     return after, False
 
@@ -201,7 +98,7 @@ class OrderedConsumer:
         messages = await self._request(ready, count, SILENCE_MAX_S)
         if not messages and self.doubt is None:
             # No bound on bytes here: a single message above it would otherwise block the stream for ever.
-            next_one = {"batch": 1, "expires": int(wait_s * _NANOSECONDS)}
+            next_one = {"batch": 1, "expires": int(wait_s * NANOSECONDS)}
             messages = await self._request(next_one, 1, wait_s + SILENCE_MAX_S)
         return tuple(messages)
 
@@ -249,7 +146,8 @@ class OrderedConsumer:
         if self.doubt is not None:
             return None
         self._consumer_seq = delivery.sequence.consumer
-        self.position = BusPosition(self.position.stream, self.position.epoch, delivery.sequence.stream)
+        at = from_datetime(delivery.timestamp)
+        self.position = BusPosition(self.position.stream, self.position.epoch, delivery.sequence.stream, at)
         self.acknowledge_to = message.reply
         return BusMessage(
             subject=message.subject,
@@ -257,7 +155,7 @@ class OrderedConsumer:
             headers=dict(message.headers or {}),
             stream=delivery.stream,
             stream_seq=delivery.sequence.stream,
-            published_at=from_datetime(delivery.timestamp),
+            published_at=at,
         )
 
     def _ends(self, status: Msg) -> bool:
@@ -291,10 +189,10 @@ async def open_consumer(
         "deliver_policy": "by_start_sequence",
         "opt_start_seq": position.seq + 1,
         "ack_policy": "all",
-        "ack_wait": int(ack_wait_s * _NANOSECONDS),
+        "ack_wait": int(ack_wait_s * NANOSECONDS),
         "max_ack_pending": ACK_PENDING_MAX,
         "filter_subjects": subjects,
-        "inactive_threshold": int(INACTIVE_AFTER_S * _NANOSECONDS),
+        "inactive_threshold": int(INACTIVE_AFTER_S * NANOSECONDS),
         # Its state is worth nothing after a restart, so it is not written to the disk.
         "mem_storage": True,
         "num_replicas": 1,
@@ -306,3 +204,31 @@ async def open_consumer(
         await consumer.close()
         raise
     return consumer
+
+
+async def read_to_end(client: Client, stream: str, subjects: tuple[str, ...]) -> tuple[BusMessage, ...]:
+    """What a stream holds now under some subjects, in its order; what comes later may be among it.
+
+    Everything is in memory at once: for small streams of our own, such as a bucket. Raises BusUnavailable.
+    """
+    state = await ask(client, f"STREAM.INFO.{stream}", {}, StreamReply)
+    consumer = await open_consumer(
+        client, BusPosition(stream, state.created, 0), subjects, ack_wait_s=INACTIVE_AFTER_S
+    )
+    received: list[BusMessage] = []
+    try:
+        while consumer.position.seq < state.state.last_seq:
+            # The last number may have no message any more: then nothing comes, and that is the end.
+            messages = await consumer.pull(BATCH_MAX, GLANCE_S)
+            if consumer.doubt is not None:
+                raise BusUnavailable(f"{stream} could not be read to its end: {consumer.doubt}")
+            if not messages:
+                break
+            received += messages
+            if consumer.acknowledge_to is not None:
+                await client.publish(consumer.acknowledge_to)
+    except (nats.errors.Error, OSError) as failure:
+        raise BusUnavailable(str(failure)) from failure
+    finally:
+        await consumer.close()
+    return tuple(received)

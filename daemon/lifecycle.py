@@ -7,11 +7,12 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
 
+from daemon.logs import Report
 from events.errors import MemForestError
 
 
@@ -60,12 +61,35 @@ def notify_systemd(state: str) -> None:
             return  # one that went away or is busy is no reason to stop
 
 
+def end_of_sync_failure(report: Report) -> None:
+    """End the process at once, with EX_IOERR: what it did on its way out could touch the store.
+
+    After a failed fsync the system may have dropped what it could not write, and says so only once. A new process
+    reads what is really on the disk (wiki.postgresql.org/wiki/Fsync_Errors, engineering.md L8).
+    """
+    report("store.fsync_failed")
+    os._exit(os.EX_IOERR)
+
+
 def watchdog_period_s() -> float | None:
     """How often the service manager wants to hear from us: half of its limit; None when it does not."""
     try:
         return int(os.environ["WATCHDOG_USEC"]) / 2_000_000
     except (KeyError, ValueError):
         return None
+
+
+async def feed_watchdog(answer: Callable[[], Awaitable[None]]) -> None:
+    """Tell the service manager that we are alive, as often as it wants to hear it.
+
+    That the loop runs shows by itself; `answer` returns when the writer answers. One that hangs is not waited for
+    for ever: the service manager ends us, and a new process goes on.
+    """
+    period_s = watchdog_period_s()
+    while period_s is not None:
+        await answer()
+        notify_systemd("WATCHDOG=1")
+        await anyio.sleep(period_s)
 
 
 async def watch_signals(stop: Callable[[str], None], force: Callable[[], None]) -> None:

@@ -6,20 +6,13 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 
-from daemon.forgetting import SessionUnknown
 from daemon.memories import Memories
 from daemon.protocol import Params
+from daemon.receipts import SessionUnknown, UserUnknown
 from events.envelope import Reference
-from events.errors import MemForestError
 from events.log import EventLog
 from events.registry import SessionSummary, UserSummary, knows_user, read_sessions, read_users
 from events.time import to_iso
-
-
-class UserUnknown(MemForestError):
-    """There is no user of this id; `users.list` names those there are."""
-
-    code = "not_found"
 
 
 class NoParams(Params, frozen=True, kw_only=True):

@@ -18,9 +18,9 @@ import anyio.lowlevel
 from daemon.logs import Report
 from events.envelope import RecordedEvent, Reference
 from events.errors import LogDamaged, StoreUnusable
+from events.hindsight import read_hindsight
 from events.log import EventLog, LogReader
 from events.reading import read_after, read_user
-from events.registry import read_tombstones
 from projections.memory import Memory, MemoryParameters
 
 # Memories kept at once; the least recently used one goes first. A Memory that is gone is folded again.
@@ -64,19 +64,22 @@ def _apply(memory: Memory, recorded: RecordedEvent) -> None:
 async def fold_from_nothing(
     log: LogReader, user: Reference, parameters: MemoryParameters, to_user_seq: int | None = None
 ) -> Memory:
-    """The Memory of a user as the log alone tells it, without what was forgotten. Raises `LogDamaged`."""
-    tombstones = await log.read(partial(read_tombstones, user=user))
+    """The Memory of a user as the log alone tells it, without what was forgotten or retracted since.
+
+    Raises `LogDamaged`.
+    """
+    hindsight = await log.read(partial(read_hindsight, user=user, to_user_seq=to_user_seq))
     while True:
-        memory = Memory(user, parameters, tombstones)
+        memory = Memory(user, parameters, hindsight)
         try:
             await fold(log, memory, to_user_seq)
+            if not memory.needs_rebuild:
+                return memory
         except LogDamaged:
-            # Words may have been erased since the tombstones were read.
-            known, tombstones = tombstones, await log.read(partial(read_tombstones, user=user))
-            if tombstones == known:
+            # Words may have been erased since the hindsight was read.
+            if hindsight == await log.read(partial(read_hindsight, user=user, to_user_seq=to_user_seq)):
                 raise
-        else:
-            return memory
+        hindsight = await log.read(partial(read_hindsight, user=user, to_user_seq=to_user_seq))
 
 
 @dataclass(eq=False, slots=True)
@@ -90,14 +93,22 @@ class _Held:
     # When its events could not be folded last (monotonic), and why.
     broken_at: float = 0.0
     broken: LogDamaged | None = None
-    # Sessions that were forgotten and may not be known to the Memory yet.
+    # Sessions forgotten and turns retracted that may not be known to the Memory yet.
     hidden: set[Reference] = field(default_factory=set[Reference])
+    hidden_turns: set[Reference] = field(default_factory=set[Reference])
 
     def show(self, memory: Memory) -> None:
         """From now on this Memory answers, without what was forgotten meanwhile."""
-        for session in self.hidden:
-            memory.forget_session(session)
         self.memory = memory
+        self.hide()
+
+    def hide(self) -> None:
+        """Keep from the Memory's answers what it may still hold."""
+        if self.memory is not None:
+            for session in self.hidden:
+                self.memory.forget_session(session)
+            for turn in self.hidden_turns:
+                self.memory.withdraw_turn(turn)
 
 
 class Memories:
@@ -111,7 +122,7 @@ class Memories:
         memories_max: int = MEMORIES_MAX,
     ) -> None:
         self.parameters = parameters
-        self._log = log
+        self.log = log
         self._report = report
         self._held: OrderedDict[Reference, _Held] = OrderedDict()
         self._memories_max = memories_max
@@ -144,11 +155,11 @@ class Memories:
 
     async def follow(self) -> None:
         """Keep the Memories that are here up to date, for ever. Others only tell that they grew."""
-        seq = self._log.head
+        seq = self.log.head
         async with anyio.create_task_group() as folds:
             while True:
-                await self._log.wait_past(seq)
-                rows = await self._log.read(partial(read_after, seq=seq))
+                await self.log.wait_past(seq)
+                rows = await self.log.read(partial(read_after, seq=seq))
                 seq = rows[-1][0]
                 users = dict.fromkeys(user for _, user in rows)
                 for user in users:
@@ -171,8 +182,21 @@ class Memories:
         held = self._held.get(user)
         if held is not None:  # a Memory that is not here learns it from the log
             held.hidden.add(session)
-            if held.memory is not None:
-                held.memory.forget_session(session)
+            held.hide()
+
+    def hide_turn(self, user: Reference, turn: Reference) -> None:
+        """Show nothing of a turn from this moment on. Call it once its TurnRetracted is durable."""
+        held = self._held.get(user)
+        if held is not None:
+            held.hidden_turns.add(turn)
+            held.hide()
+
+    def hide_user(self, user: Reference) -> None:
+        """Show nothing of a user from this moment on. Call it once its UserForgotten is durable."""
+        held = self._held.get(user)
+        if held is not None and held.memory is not None:
+            held.hidden.update(held.memory.session_ids)
+            held.hide()
 
     async def wait_a_moment(self, changed: anyio.Event) -> None:
         """Return after the next change, or soon, for what changes without an event."""
@@ -211,8 +235,9 @@ class Memories:
         """Fold from nothing. Until then queries go on with the old one, which hides what was forgotten."""
         if held.memory is not None:
             held.hidden -= held.memory.hidden
+            held.hidden_turns.clear()
         try:
-            memory = await fold_from_nothing(self._log, user, self.parameters)
+            memory = await fold_from_nothing(self.log, user, self.parameters)
         except LogDamaged as error:
             held.memory = None  # it may hold half an event
             held.broken, held.broken_at = error, time.monotonic()
@@ -224,7 +249,7 @@ class Memories:
     async def _fold_on(self, memory: Memory) -> bool:
         """Fold what came since; whether the Memory is good then or must be folded from nothing."""
         try:
-            await fold(self._log, memory)
+            await fold(self.log, memory)
         except LogDamaged:
             return False  # perhaps of words that were erased before they were folded; if not, it will be raised
         return not memory.needs_rebuild

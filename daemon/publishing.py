@@ -31,6 +31,14 @@ class CloseParams(Params, frozen=True, kw_only=True):
     id: str | None = None
 
 
+class RetractParams(Params, frozen=True, kw_only=True):
+    """Parameters of `turns.retract`."""
+
+    user_id: str
+    session_id: str
+    turn_id: str
+
+
 @dataclass(frozen=True, slots=True)
 class Published:
     """A message that the bus has. `keys` are those of its turns with ids, for `wait_for`."""
@@ -43,7 +51,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A closing that the bus has; `key` is null without an id."""
+    """A control message that the bus has; `key` of its event is for `wait_for`, null without an id."""
 
     stream: str
     seq: int
@@ -87,6 +95,14 @@ class Publisher:
             key = f"close/message/{ids}/{encode_token(params.id)}/0"
         subject = control_subject(params.user_id, params.session_id)
         ack = await self._bus.publish(subject, msgspec.json.encode(body))
+        return Closed(ack.stream, ack.seq, ack.duplicate, key)
+
+    async def retract_turn(self, params: RetractParams) -> Closed:
+        """Publish a turn.retract. Raises `BusUnavailable`."""
+        ids = {"user_id": params.user_id, "session_id": params.session_id, "turn_id": params.turn_id}
+        key = f"retract/{turn_key(params.user_id, params.session_id, params.turn_id)}"
+        subject = control_subject(params.user_id, params.session_id)
+        ack = await self._bus.publish(subject, msgspec.json.encode({"type": "turn.retract", **ids}))
         return Closed(ack.stream, ack.seq, ack.duplicate, key)
 
     def _check_message(self, number: int, raw: dict[str, Any]) -> tuple[Turn | Turns, bytes]:

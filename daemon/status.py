@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 from daemon.answers import Answerer
 from daemon.bus import NatsBus
+from daemon.disk import Disk
 from daemon.ingest import Ingest
+from daemon.listings import NoParams
 from daemon.memories import Memories
 from daemon.protocol import Params
 from daemon.worker import Worker
@@ -37,6 +39,7 @@ class Status:
         worker: Worker,
         answerer: Answerer,
         models: tuple[LanguageModel, Embedder],
+        disk: Disk,
     ) -> None:
         self._version = version
         self._clock = clock
@@ -49,6 +52,21 @@ class Status:
         self._worker = worker
         self._answerer = answerer
         self._models = models
+        self._disk = disk
+
+    async def healthz(self, _: NoParams) -> dict[str, object]:
+        """That the process answers."""
+        return {"state": "ok"}
+
+    async def readyz(self, _: NoParams) -> dict[str, object]:
+        """Whether everything works: `degraded` has a reason by part. Reading works in both states."""
+        found = {
+            "store": self._disk.trouble(),
+            "bus": None if self._bus.state == "up" else f"{self._bus.state}: {self._bus.reason}".rstrip(": "),
+            "ingest": self._ingest.paused,
+        }
+        reasons = {part: reason for part, reason in found.items() if reason is not None}
+        return {"state": "degraded" if reasons else "ready", "reasons": reasons}
 
     async def status(self, params: StatusParams) -> dict[str, object]:
         """The state of daemon, bus, log, worker and models; with a user, also the watermark."""
@@ -67,6 +85,14 @@ class Status:
                 "read_to": position.seq if position else 0,
                 "lag_messages": await self._ingest.lag_messages(),
             },
+            "health": await self.readyz(NoParams()),
+            "ingest": {"paused": self._ingest.paused},
+            "disk": {
+                "free_bytes": self._disk.free_bytes,
+                "ballast_bytes": self._disk.ballast.size_bytes if self._disk.ballast.is_whole() else 0,
+                "wal_bytes": self._log.wal_bytes,
+                "wal_large": self._disk.wal_is_large,
+            },
             "log": counts,
             "worker": {"in_flight": len(self._worker.in_flight), "parked": counts.pop("parked")},
             "models": {"language_model": self._models[0].name, "embedder": self._models[1].name},
@@ -84,7 +110,7 @@ def _count(connection: sqlite3.Connection) -> dict[str, int]:
         "users": "SELECT count(*) FROM users",
         "dead_letters": "SELECT count(*) FROM dead_letters",
         "waiting_turns": "SELECT count(*) FROM turns WHERE closing = 0 AND extraction IS NULL",
-        "forgotten_not_erased": ("SELECT count(*) FROM sessions WHERE forgotten IS NOT NULL AND erased IS NULL"),
+        "forgotten_not_erased": "SELECT count(*) FROM erasures WHERE erased IS NULL",
         "parked": "SELECT count(*) FROM events WHERE type = 'work.parked'",
     }
     return {name: int(connection.execute(query).fetchone()[0]) for name, query in queries.items()}

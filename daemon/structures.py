@@ -13,7 +13,7 @@ from daemon.texts import join_texts, read_behind
 from events.errors import InvalidInput
 from events.log import EventLog
 from events.reading import read_events
-from events.session import TurnRecorded
+from events.session import TurnRecorded, TurnRevised
 from events.time import to_iso
 from projections.digests import MemoryDigest, digest_memory
 from projections.facts.canonical import Fact
@@ -57,6 +57,7 @@ class FactShown:
     sessions: list[str]
     sources: list[FactSource]
     group: str | None
+    pinned: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +107,14 @@ class Structures:
         user = await find_user(self._log, params.user_id)
         async with self._memories.use(user) as memory:
             facts = sorted(memory.canon.facts.values(), key=lambda fact: (fact.first.time_start, fact.id))
-            facts = [fact for fact in facts if not fact.sessions & memory.hidden]
+            facts = [fact for fact in facts if memory.shows(fact)]
             ids = [fact.id for fact in facts]
             if after is not None and after not in ids:
                 raise InvalidInput("after is the id of a fact that a page before ended with")
             start = ids.index(after) + 1 if after is not None else 0
             page = facts[start : start + limit]
             group_of = dict(memory.units.group_of)
-        shown = await self._show_facts(page, group_of)
+        shown = await self.show(page, group_of)
         following = page[-1].id.hex() if start + limit < len(ids) else None
         return {"facts": shown, "next": following}
 
@@ -150,7 +151,7 @@ class Structures:
         user = await find_user(self._log, params.user_id)
         async with self._memories.use(user) as memory:
             facts = Counter(unit for fact, unit in memory.units.unit_of.items() if fact in memory.canon.facts)
-            groups = [] if memory.hidden else sorted(memory.units.groups.values(), key=lambda each: each.id)
+            groups = [] if memory.needs_rebuild else sorted(memory.units.groups.values(), key=lambda each: each.id)
             by_unit = Counter(group.unit for group in groups)
             grouped = Counter[bytes]()
             for group in groups:
@@ -180,7 +181,8 @@ class Structures:
         user = await find_user(self._log, params.user_id)
         return digest_memory(await self._memories.catch_up(user))
 
-    async def _show_facts(self, facts: list[Fact], group_of: dict[bytes, bytes]) -> list[FactShown]:
+    async def show(self, facts: list[Fact], group_of: dict[bytes, bytes]) -> list[FactShown]:
+        """Facts with their texts and sources; those whose words were erased meanwhile are left out."""
         seqs = {fact.first.pointer.seq for fact in facts} | {turn for fact in facts for turn in fact.turns}
         recorded = await self._log.read(partial(read_events, seqs=seqs))
         shown: list[FactShown] = []
@@ -192,7 +194,7 @@ class Structures:
             sources = [
                 FactSource(turn.session_id, turn.event.turn_id)
                 for turn in turns
-                if isinstance(turn.event, TurnRecorded)
+                if isinstance(turn.event, TurnRecorded | TurnRevised)
             ]
             shown.append(
                 FactShown(
@@ -206,6 +208,7 @@ class Structures:
                     sessions=sorted({source.session_id for source in sources if source.session_id}),
                     sources=sources,
                     group=group_of[fact.id].hex() if fact.id in group_of else None,
+                    pinned=fact.pinned,
                 )
             )
         return shown
@@ -214,6 +217,8 @@ class Structures:
 def _may_be_shown(memory: Memory, scope: Scope) -> bool:
     """Until a Memory that hides a session is folded anew, only the trees of other sessions do not know of it."""
     hidden = {session.hex() for session in memory.hidden}
+    if memory.hidden_turns:
+        return False
     return not hidden or (scope.kind is ScopeKind.SESSION and scope.name not in hidden)
 
 

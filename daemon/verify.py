@@ -15,11 +15,13 @@ from daemon.memories import fold, fold_from_nothing
 from events.digests import read_digests
 from events.envelope import GENESIS, Reference, link
 from events.errors import LogDamaged
+from events.hindsight import last_undoing
 from events.log import LogReader
-from events.registry import read_tombstones
 from projections.digests import MemoryDigest, digest_memory
 from projections.memory import MemoryParameters
 
+# In place of the name of a forgotten user.
+_NAMELESS = "(forgotten)"
 # Asks the running daemon for the digest of a user.
 AskDigest = Callable[[str], Awaitable[MemoryDigest]]
 
@@ -45,7 +47,10 @@ async def verify(log: LogReader, parameters: MemoryParameters, ask: AskDigest | 
         for each in await log.read(read_digests)
     }
     return [
-        await _verify_user(log, parameters, user, name.decode(), ask, left.get(user))
+        # Of a forgotten user only the chain is left to check: nobody can ask for its Memory.
+        await _verify_user(log, parameters, user, _NAMELESS, None, None)
+        if name is None
+        else await _verify_user(log, parameters, user, name.decode(), ask, left.get(user))
         for user, name in await log.read(_read_users)
     ]
 
@@ -62,8 +67,7 @@ async def _verify_user(
     while True:
         expected = left if ask is None else await ask(user_id)
         memory = await fold_from_nothing(log, user, parameters, None if expected is None else expected.user_seq)
-        forgotten = await log.read(partial(read_tombstones, user=user))
-        if expected is None or max(forgotten.values(), default=0) <= expected.user_seq:
+        if expected is None or await log.read(partial(last_undoing, user=user)) <= expected.user_seq:
             break
         left = None  # the Memory of then held what was forgotten since: no fold can be compared with it
     difference = None if expected is None else first_difference(digest_memory(memory), expected)
@@ -101,7 +105,7 @@ def check_running_hash(connection: sqlite3.Connection) -> None:
         connection.execute("COMMIT")
 
 
-def _read_users(connection: sqlite3.Connection) -> list[tuple[Reference, bytes]]:
+def _read_users(connection: sqlite3.Connection) -> list[tuple[Reference, bytes | None]]:
     return connection.execute(
         "SELECT u.user, n.text FROM users u JOIN names n ON n.reference = u.user ORDER BY n.text"
     ).fetchall()

@@ -12,13 +12,13 @@ from functools import partial
 from typing import Protocol
 
 from daemon.texts import join_texts, read_behind
-from events.envelope import NewEvent
+from events.envelope import NewEvent, Reference, identify
 from events.errors import MemForestError
 from events.log import EventLog
 from events.memory import FactsExtracted, IntervalSummarised, ParkReason, Task, WorkParked
 from events.reading import read_events
-from events.session import TurnRecorded
-from events.time import EARLIEST, LATEST
+from events.session import TurnRecorded, TurnRevised
+from events.time import EARLIEST, LATEST, Instant
 from projections.facts.chunking import Chunk
 from projections.facts.scopes import ScopeKind
 from projections.memory import Memory
@@ -70,37 +70,62 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
+class Again:
+    """Marks an extraction of a replay: the one it is to replace, and the request that asks for it."""
+
+    replaces: int
+    request: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Extraction:
     """Read the facts of one closed chunk."""
 
     origin: Origin
     chunk: Chunk
+    context: tuple[int, ...]
+    keys_of_context: tuple[Reference, ...]
+    said_at: dict[int, Instant]
     session_id: str
+    again: Again | None = None
 
     task = Task.EXTRACT
 
     @property
     def request(self) -> bytes:
-        """The chunk's key: the same turns, the same question."""
-        return self.chunk.key
+        """The same turns after the same context, the same question, unless a replay asks it anew."""
+        if self.again is not None:
+            return self.again.request
+        return identify(b"mf.extraction", self.chunk.key, *self.keys_of_context)
 
     async def ask(self, log: EventLog, model: LanguageModel) -> NewEvent:
         """The facts of the chunk as an event."""
-        seqs = self.chunk.turns if self.chunk.previous is None else (self.chunk.previous, *self.chunk.turns)
-        recorded = await log.read(partial(read_events, seqs=seqs))
-        turns = {seq: _turn_text(event.event, event.happened_at) for seq, event in recorded.items()}
-        previous = None if self.chunk.previous is None else turns.get(self.chunk.previous)
-        facts = await model.extract_facts(ChunkText(tuple(turns[seq] for seq in self.chunk.turns), previous))
-        if any(not fact.turns or not set(fact.turns) <= set(range(len(self.chunk.turns))) for fact in facts):
+        chunk = self.chunk
+        recorded = await log.read(partial(read_events, seqs=(*self.context, *chunk.turns)))
+        # An edit may have come without a time of its own; the chunk knows when the turn was said.
+        turns = {seq: _turn_text(each.event, self.said_at[seq]) for seq, each in recorded.items()}
+        previous = turns[self.context[-1]] if self.context else None
+        facts = await model.extract_facts(ChunkText(tuple(turns[seq] for seq in chunk.turns), previous))
+        if any(not fact.turns or not set(fact.turns) <= set(range(len(chunk.turns))) for fact in facts):
             raise AnswerInvalid("a fact names a turn that its chunk does not have")
         if any(not EARLIEST <= fact.time_start <= fact.time_end <= LATEST for fact in facts):
             raise AnswerInvalid("a fact's interval ends before it starts, or is no date")
-        event = FactsExtracted(self.origin.generation, self.chunk.key, self.chunk.turns, model.name, facts)
+        event = FactsExtracted(
+            generation=self.origin.generation,
+            chunk=chunk.key,
+            turns=chunk.turns,
+            context=self.context,
+            covers=chunk.places,
+            replaces=None if self.again is None else self.again.replaces,
+            model=model.name,
+            facts=facts,
+        )
         return self._event(event, f"facts/{self.origin.generation}/{self.request.hex()}")
 
     def park(self, reason: ParkReason) -> NewEvent:
         """The chunk stays searchable verbatim; its facts are given up for now."""
-        event = WorkParked(self.task, self.request, reason, self.chunk.turns)
+        covered = ((), ()) if self.again else (self.chunk.turns, self.chunk.places)
+        event = WorkParked(self.task, self.request, reason, *covered)
         return self._event(event, f"parked/{self.origin.generation}/{self.request.hex()}")
 
     def _event(self, event: FactsExtracted | WorkParked, key: str) -> NewEvent:
@@ -144,7 +169,8 @@ class Summary:
         text = await model.summarise(IntervalText(self.scope_name, tuple(children)))
         if not text.strip():
             raise AnswerInvalid("the summary is empty")
-        event = IntervalSummarised(self.origin.generation, self.node.digest, model.name, text)
+        sources = tuple(sorted(recorded))
+        event = IntervalSummarised(self.origin.generation, self.node.digest, sources, model.name, text)
         return self._event(event, f"summary/{self.origin.generation}/{self.request.hex()}")
 
     def park(self, reason: ParkReason) -> NewEvent:
@@ -165,9 +191,24 @@ class Summary:
 
 
 def plan_extractions(memory: Memory, origin: Origin) -> Iterator[Extraction]:
-    """The chunks that wait, in log order."""
-    return (
-        Extraction(origin, chunk, memory.session_ids[chunk.session]) for chunk in memory.waiting_chunks.values()
+    """The chunks that wait, in log order; then those of sessions that are extracted again."""
+    for chunk in memory.waiting_chunks.values():
+        yield _extraction(memory, origin, chunk, None)
+    for session in memory.replays.running:
+        for chunk, replaces, request in memory.replays.remaining(session, memory.chunks):
+            yield _extraction(memory, origin, chunk, Again(replaces, request))
+
+
+def _extraction(memory: Memory, origin: Origin, chunk: Chunk, again: Again | None) -> Extraction:
+    context = memory.transcript.context_of(chunk)
+    return Extraction(
+        origin=origin,
+        chunk=chunk,
+        context=context,
+        keys_of_context=tuple(memory.turns[seq].key for seq in context),
+        said_at={seq: memory.turns[seq].said_at for seq in (*context, *chunk.turns)},
+        session_id=memory.session_ids[chunk.session],
+        again=again,
     )
 
 
@@ -180,7 +221,7 @@ def plan_summaries(memory: Memory, origin: Origin) -> Iterator[Summary]:
 
 
 def _turn_text(event: object, said_at: int) -> TurnText:
-    if not isinstance(event, TurnRecorded):
+    if not isinstance(event, TurnRecorded | TurnRevised):
         raise WordsGone
     captions = [f"[{part.caption}]" for part in event.parts if part.caption]
     return TurnText(event.role, event.name, said_at, " ".join([event.content, *captions]))

@@ -16,6 +16,7 @@ from anyio.abc import TaskGroup
 
 from daemon.logs import Report
 from daemon.memories import Memories
+from daemon.replaying import end_replays
 from daemon.work import AnswerInvalid, Origin, WordsGone, Work, plan_extractions, plan_summaries
 from events.appending import Batch
 from events.envelope import NewEvent, Reference, identify
@@ -206,6 +207,7 @@ class Worker:
             # Only a Memory that stands at the log's end is planned on: another would ask again what was answered
             # just now, or ask about a session that it only hides, under a basis behind the forgetting.
             memory = await self._admit(user, await self._memories.catch_up(user))
+            memory = await end_replays(self._log, self._memories, self.planner(user), memory)
             origin = Origin(memory.user_id, memory.user_seq, memory.parameters.generation)
             for work in chain(plan_extractions(memory, origin), self._plan_refresh(user, memory, origin)):
                 if not self._has_room():

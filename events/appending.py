@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import index
 from typing import TypeAlias
 
@@ -23,10 +23,12 @@ from events.envelope import (
     link,
     make_reference,
 )
+from events.erasure import reopen
 from events.errors import InvalidInput, MemForestError
-from events.gate import CHANGES_FACTS, Verdict, check_decision, judge
+from events.faults import fault_point
+from events.gate import CHANGES_FACTS, Verdict, check_decision, is_forgotten, judge
 from events.registry import index_event
-from events.session import TurnConflicted, TurnRecorded
+from events.session import SessionForgotten, TurnConflicted, TurnRecorded, TurnRevised, UserForgotten
 from events.time import Instant
 
 # What a value that cannot be stored raises: a lone surrogate, an integer above 64 bits, text in place of a
@@ -40,6 +42,10 @@ _UNWRITABLE = (
     sqlite3.InterfaceError,
     sqlite3.ProgrammingError,
 )
+
+# A name that was erased is written again only by what begins its bearer anew; all else is refused before.
+_NAME = """INSERT INTO names VALUES (?, ?, ?)
+    ON CONFLICT (reference) DO UPDATE SET text = excluded.text WHERE text IS NULL"""
 
 # Given the reference of an event's key, 16 bytes that nobody can guess. Tests derive them from a seed.
 NonceSource: TypeAlias = Callable[[Reference], bytes]
@@ -106,6 +112,7 @@ def append_batches(
     Raises sqlite3.Error when nothing at all could be written.
     """
     results: list[tuple[Outcome, ...] | MemForestError] = []
+    fault_point("append.before_begin")
     connection.execute("BEGIN IMMEDIATE")
     try:
         for batch in batches:
@@ -121,11 +128,13 @@ def append_batches(
                 results.append(InvalidInput(f"an event cannot be written ({type(error).__name__})"))
             connection.execute("RELEASE batch")
         (head,) = connection.execute("SELECT seq FROM head").fetchone()
+        fault_point("append.before_commit")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+    fault_point("append.after_commit")
     return results, head
 
 
@@ -133,14 +142,14 @@ def _append_batch(
     connection: sqlite3.Connection, batch: Batch, keys: Keys, nonces: NonceSource, now: Instant
 ) -> tuple[Outcome, ...]:
     for new in batch.events:
-        check_decision(connection, new, keys.user(new.user_id))
+        check_decision(connection, new, _user_of(new, keys))
     outcomes = tuple(_append_event(connection, new, keys, nonces, now) for new in batch.events)
     for letter in batch.dead_letters:
         _store_dead_letter(connection, letter, keys, now)
     if batch.checkpoint is not None:
         connection.execute(
-            "INSERT OR REPLACE INTO bus_checkpoint VALUES (?, ?, ?)",
-            (batch.checkpoint.stream, batch.checkpoint.epoch, batch.checkpoint.seq),
+            "INSERT OR REPLACE INTO bus_checkpoint VALUES (?, ?, ?, ?)",
+            (batch.checkpoint.stream, batch.checkpoint.epoch, batch.checkpoint.seq, batch.checkpoint.at),
         )
     return outcomes
 
@@ -148,22 +157,58 @@ def _append_batch(
 def _append_event(
     connection: sqlite3.Connection, new: NewEvent, keys: Keys, nonces: NonceSource, now: Instant
 ) -> Outcome:
-    user = keys.user(new.user_id)
-    session = new.session if new.session_id is None else keys.session(new.user_id, new.session_id)
+    user = _user_of(new, keys)
+    session = new.session
+    if new.user_id is not None and new.session_id is not None:
+        session = keys.session(new.user_id, new.session_id)
     key = keys.key(new.key)
-    judgement = judge(connection, new, session, key)
+    judgement = judge(connection, new, user, session, key)
     if judgement.verdict is Verdict.RECORDED:
+        if new.reopens:
+            reopen(connection, user, session)
+        if isinstance(new.event, SessionForgotten | UserForgotten):
+            new = _forgotten_again(connection, new, user, session)
+            key = keys.key(new.key)
         recorded = _write_event(connection, new, (user, session, key), nonces(key), now)
         return Outcome(Verdict.RECORDED, recorded.seq, recorded.user_seq)
     if judgement.verdict is Verdict.REFUSED:
         connection.execute(
             "INSERT INTO refusals VALUES (?, 1) ON CONFLICT (key) DO UPDATE SET count = count + 1", (key,)
         )
+        _note_copy(connection, new.bus, None)
         return Outcome(Verdict.REFUSED)
-    if judgement.verdict is Verdict.CONFLICTING and isinstance(new.event, TurnRecorded):
+    _note_copy(connection, new.bus, judgement.holder)
+    if judgement.verdict is Verdict.CONFLICTING and isinstance(new.event, TurnRecorded | TurnRevised):
         _record_conflict(connection, new, judgement.holder or 0, keys, nonces, now)
     (user_seq,) = connection.execute("SELECT user_seq FROM events WHERE seq = ?", (judgement.holder,)).fetchone()
     return Outcome(judgement.verdict, judgement.holder, user_seq)
+
+
+def _forgotten_again(
+    connection: sqlite3.Connection, new: NewEvent, user: Reference, session: Reference | None
+) -> NewEvent:
+    """What began anew and is forgotten once more needs another key than before."""
+    row = connection.execute("SELECT forgotten FROM erasures WHERE subject = ?", (session or user,)).fetchone()
+    return new if row is None else replace(new, key=f"{new.key}/{row[0]}")
+
+
+def _user_of(new: NewEvent, keys: Keys) -> Reference:
+    return new.user if new.user_id is None else keys.user(new.user_id)
+
+
+def _note_copy(connection: sqlite3.Connection, place: BusPosition | None, holder: int | None) -> None:
+    """Remember a message whose words are in an event already, or must be in none: erasing finds it there."""
+    if place is None:
+        return
+    position = (place.stream, place.epoch, place.seq)
+    if holder is None:
+        connection.execute("INSERT OR IGNORE INTO unwanted VALUES (?, ?, ?, NULL)", position)
+        return
+    connection.execute(
+        """INSERT OR IGNORE INTO copies SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS (
+               SELECT 1 FROM events WHERE seq = ?4 AND bus_stream = ?1 AND bus_epoch = ?2 AND bus_seq = ?3)""",
+        (*position, holder),
+    )
 
 
 def _record_conflict(
@@ -175,7 +220,7 @@ def _record_conflict(
     now: Instant,
 ) -> None:
     """Keep what a conflicting turn said, once a message: the first turn stands."""
-    assert isinstance(new.event, TurnRecorded)
+    assert isinstance(new.event, TurnRecorded | TurnRevised)
     place = "socket" if new.bus is None else f"{new.bus.stream}/{new.bus.epoch}/{new.bus.seq}"
     conflict = NewEvent(
         user_id=new.user_id,
@@ -220,12 +265,13 @@ def _write_event(
     chain = link(previous, fields)
     marks = ",".join("?" * (len(fields) + 1))
     connection.execute(f"INSERT INTO events VALUES ({marks})", (*fields, chain))
+    fault_point("append.after_insert")
     connection.execute("UPDATE head SET seq = ?, running = ?", (seq, link(running, [chain])))
     _write_words(connection, seq, nonce, words)
     _write_names(connection, new, references)
     decided = user_seq if isinstance(new.event, CHANGES_FACTS) else 0
     connection.execute(
-        """INSERT INTO users VALUES (?1, ?2, ?3, ?4) ON CONFLICT (user) DO UPDATE
+        """INSERT INTO users VALUES (?1, ?2, ?3, ?4, NULL) ON CONFLICT (user) DO UPDATE
            SET user_seq = ?2, decided = max(decided, ?3), chain = ?4""",
         (user, user_seq, decided, chain),
     )
@@ -252,10 +298,12 @@ def _write_names(
     references: tuple[Reference, Reference | None, Reference],
 ) -> None:
     user, session, key = references
-    rows = [(user, "user", new.user_id.encode()), (key, "key", new.key.encode())]
+    rows = [(key, "key", new.key.encode())]
+    if new.user_id is not None:
+        rows.append((user, "user", new.user_id.encode()))
     if session is not None and new.session_id is not None:
         rows.append((session, "session", new.session_id.encode()))
-    connection.executemany("INSERT OR IGNORE INTO names VALUES (?, ?, ?)", rows)
+    connection.executemany(_NAME, rows)
 
 
 def _store_dead_letter(connection: sqlite3.Connection, letter: DeadLetter, keys: Keys, now: Instant) -> None:
@@ -265,12 +313,13 @@ def _store_dead_letter(connection: sqlite3.Connection, letter: DeadLetter, keys:
         user = keys.user(letter.user_id)
         if letter.session_id is not None:
             session = keys.session(letter.user_id, letter.session_id)
-            row = connection.execute("SELECT forgotten FROM sessions WHERE session = ?", (session,)).fetchone()
-            if row is not None and row[0] is not None:
-                return
+        published_at = letter.published_at or None
+        if any(each is not None and is_forgotten(connection, each, published_at) for each in (user, session)):
+            _note_copy(connection, letter.bus, None)
+            return
     names = [(user, "user", letter.user_id), (session, "session", letter.session_id)]
     connection.executemany(
-        "INSERT OR IGNORE INTO names VALUES (?, ?, ?)",
+        _NAME,
         [(reference, kind, name.encode()) for reference, kind, name in names if reference and name is not None],
     )
     connection.execute(

@@ -17,6 +17,9 @@ import msgspec
 
 from events.errors import LogDamaged
 from events.memory import (
+    FactCorrected,
+    FactPinned,
+    FactRetracted,
     FactsAdmitted,
     FactsExtracted,
     IntervalSummarised,
@@ -24,34 +27,52 @@ from events.memory import (
     UnitsPartitioned,
     Word,
     WorkParked,
+    upcast_facts_extracted,
 )
 from events.session import (
     ChunkClosed,
+    ReplayStarted,
     SessionClosed,
     SessionErased,
     SessionForgotten,
+    SessionReplayed,
     TurnConflicted,
     TurnRecorded,
+    TurnRetracted,
+    TurnRevised,
+    UserErased,
+    UserForgotten,
 )
 
 Event: TypeAlias = (
     TurnRecorded
+    | TurnRevised
+    | TurnRetracted
     | TurnConflicted
     | ChunkClosed
     | SessionClosed
+    | ReplayStarted
+    | SessionReplayed
     | SessionForgotten
     | SessionErased
+    | UserForgotten
+    | UserErased
     | FactsExtracted
     | FactsAdmitted
     | IntervalSummarised
     | UnitsPartitioned
     | NodesMerged
+    | FactCorrected
+    | FactRetracted
+    | FactPinned
     | WorkParked
 )
 EVENT_TYPES: dict[str, type[Event]] = {kind.wire_name: kind for kind in get_args(Event)}
 
 # (wire name, version) -> the body one version later. Applied on read; the log is never rewritten.
-UPCASTERS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {}
+UPCASTERS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
+    (FactsExtracted.wire_name, 1): upcast_facts_extracted,
+}
 
 _Write: TypeAlias = Callable[[Any, list[str]], Any]
 _Read: TypeAlias = Callable[[Any, Sequence[str]], Any]

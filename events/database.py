@@ -1,4 +1,4 @@
-"""One SQLite connection on a thread of its own, driven by whole closures.
+"""One SQLite connection on a thread of its own, driven by whole closures, and what its errors mean.
 
 A transaction is one closure: nothing is awaited between BEGIN and COMMIT, so no other task can slip in
 and no cancellation can leave a transaction open (engineering.md L2, L3).
@@ -8,13 +8,47 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import anyio
 from aiosqlite import Connection
 from anyio import to_thread
 
 T = TypeVar("T")
+
+# Reasons for a failure, in words that stay: they are shown in `status`, and programs may compare them.
+DISK_FULL: Final = "disk full"
+READ_ONLY: Final = "read-only"
+NOT_OPENED: Final = "cannot be opened"
+LOCKED: Final = "locked by another program"
+DAMAGED: Final = "damaged"
+SYNC_FAILED: Final = "sync failed"
+DISK_FAILED: Final = "disk error"
+FAILED: Final = "failed"
+# By the result code's name or the beginning of it (sqlite.org/rescode.html); the first that fits counts.
+_REASONS: Final = (
+    ("SQLITE_FULL", DISK_FULL),
+    ("SQLITE_READONLY", READ_ONLY),
+    ("SQLITE_CANTOPEN", NOT_OPENED),
+    ("SQLITE_BUSY", LOCKED),
+    ("SQLITE_LOCKED", LOCKED),
+    ("SQLITE_CORRUPT", DAMAGED),
+    ("SQLITE_NOTADB", DAMAGED),
+    ("SQLITE_IOERR_FSYNC", SYNC_FAILED),
+    ("SQLITE_IOERR_DIR_FSYNC", SYNC_FAILED),
+    ("SQLITE_IOERR", DISK_FAILED),
+)
+
+
+def name_error(error: sqlite3.Error) -> str:
+    """The name of SQLite's result code; errors of the sqlite3 module itself have none."""
+    return getattr(error, "sqlite_errorname", None) or type(error).__name__
+
+
+def name_failure(error: sqlite3.Error) -> str:
+    """Why SQLite could not do it, as one of the reasons above. The error's own text may quote a stored one."""
+    name = name_error(error)
+    return next((reason for begins, reason in _REASONS if name.startswith(begins)), FAILED)
 
 
 class Database:

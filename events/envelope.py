@@ -7,7 +7,7 @@ Erasing deletes rows of `words` and `names` and nothing that is hashed here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TypeAlias
 
@@ -27,23 +27,27 @@ class BusPosition:
     """A place on the bus: stream, epoch and sequence; as a checkpoint, everything up to it was read.
 
     The epoch is the stream's time of creation as the server writes it, and `#n` after the n-th time its store
-    was found rolled back: the server then gives used sequence numbers to other messages.
+    was found rolled back: the server then gives used sequence numbers to other messages. `at` is the bus's time of
+    the message there, where it is known: another time under the number is such a rollback.
     """
 
     stream: str
     epoch: str
     seq: int
+    at: Instant | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
     """An event before it has a place in the log.
 
+    `user` and `session` stand in place of the ids when their names are erased.
+
     `key` makes it unique for ever. `lineage` names every session whose words went into it, by reference.
     `basis` is the user_seq it was planned from; None for what comes over the bus or the socket.
     """
 
-    user_id: str
+    user_id: str | None
     session_id: str | None
     event: Event
     key: str
@@ -52,8 +56,10 @@ class NewEvent:
     basis: int | None = None
     caused_by: int | None = None
     bus: BusPosition | None = None
-    # In place of session_id, when the session's name is erased.
+    user: Reference = b""
     session: Reference | None = None
+    # It may begin a forgotten session or user anew, if the bus had it after the forgetting.
+    reopens: bool = False
     # The time was given on arrival, so another copy of the same message may carry another.
     time_assigned: bool = False
 
@@ -107,13 +113,13 @@ def commit_to(nonce: bytes, words: Sequence[bytes]) -> bytes:
 def link(previous: bytes, envelope: Iterable[bytes | int | str | None]) -> bytes:
     """The next value of a chain: hash of the previous one and all fields of the envelope in order."""
     parts = [previous]
-    for field in envelope:
-        if field is None:
+    for each in envelope:
+        if each is None:
             parts.append(b"-")
-        elif isinstance(field, bytes):
-            parts.append(b"b" + field)
-        elif isinstance(field, str):
-            parts.append(b"s" + field.encode())
+        elif isinstance(each, bytes):
+            parts.append(b"b" + each)
+        elif isinstance(each, str):
+            parts.append(b"s" + each.encode())
         else:
-            parts.append(b"i%d" % field)
+            parts.append(b"i%d" % each)
     return _absorb(parts, person=b"mf.chain")

@@ -27,6 +27,11 @@ class StoreUnusable(MemForestError):
 
     code = "unavailable"
 
+    def __init__(self, message: str | None = None, reason: str = "unusable") -> None:
+        """`reason` is one of those in events/database.py: words that stay, for `status` and for decisions."""
+        super().__init__(message)
+        self.reason = reason
+
 
 class StoreIsNewer(StoreUnusable):
     """The store was written by a newer release; install that release."""

@@ -10,16 +10,45 @@ import sqlite3
 from dataclasses import dataclass
 from enum import StrEnum
 
-from events.codec import decode_event
+from events.codec import Event, decode_event
 from events.envelope import NewEvent, Reference, commit_to
 from events.errors import StaleDecision
-from events.memory import FactsAdmitted, NodesMerged, UnitsPartitioned
-from events.session import SessionForgotten
+from events.memory import (
+    FactCorrected,
+    FactPinned,
+    FactRetracted,
+    FactsAdmitted,
+    NodesMerged,
+    UnitsPartitioned,
+)
+from events.session import (
+    SessionErased,
+    SessionForgotten,
+    SessionReplayed,
+    TurnConflicted,
+    TurnRecorded,
+    TurnRetracted,
+    TurnRevised,
+    UserErased,
+    UserForgotten,
+)
+from events.time import Instant
+from events.withdrawal import sources_of
 
 # Decided on the fold: valid only while no other event that changes facts, scopes or units came between.
-DECISIONS = (FactsAdmitted, UnitsPartitioned, NodesMerged)
+DECISIONS = (
+    FactsAdmitted,
+    UnitsPartitioned,
+    NodesMerged,
+    FactCorrected,
+    FactRetracted,
+    FactPinned,
+    SessionReplayed,
+)
 # What changes facts, scopes or units. Turns, extractions and summaries do not.
-CHANGES_FACTS = (*DECISIONS, SessionForgotten)
+CHANGES_FACTS = (*DECISIONS, TurnRevised, TurnRetracted, SessionForgotten, UserForgotten)
+# The wish to forget and its receipt pass where nothing else of a session or user does.
+FORGETTING = (SessionForgotten, SessionErased, UserForgotten, UserErased)
 
 
 class Verdict(StrEnum):
@@ -28,7 +57,7 @@ class Verdict(StrEnum):
     RECORDED = "recorded"
     DUPLICATE = "duplicate"  # the key is known, with the same content
     CONFLICTING = "conflicting"  # the key is known, with other content
-    REFUSED = "refused"  # a session it comes from was forgotten
+    REFUSED = "refused"  # what it comes from was forgotten, retracted or revised
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +68,25 @@ class Judgement:
     holder: int | None = None
 
 
-def judge(connection: sqlite3.Connection, new: NewEvent, session: Reference | None, key: Reference) -> Judgement:
+def judge(
+    connection: sqlite3.Connection, new: NewEvent, user: Reference, session: Reference | None, key: Reference
+) -> Judgement:
     """Whether `new` may be written now.
 
     Raises `StaleDecision` when it was decided on facts, scopes or units that have changed since.
     """
+    if isinstance(new.event, SessionForgotten | UserForgotten):
+        judgement = _judge_forgetting(connection, new, user, session)
+        if judgement is not None:
+            return judgement
+    forgetting = isinstance(new.event, FORGETTING)
+    if not forgetting and (_is_forgotten(connection, new, user) or _is_retracted(connection, new.event, key)):
+        return Judgement(Verdict.REFUSED)
     holder = connection.execute("SELECT seq FROM events WHERE key = ?", (key,)).fetchone()
     if holder is not None:
         same = _says_the_same(connection, holder[0], new)
         return Judgement(Verdict.DUPLICATE if same else Verdict.CONFLICTING, holder[0])
-    if isinstance(new.event, SessionForgotten):
-        return _judge_forgetting(connection, session)
-    if _is_forgotten(connection, new):
+    if _reads_what_fell(connection, new.event):
         return Judgement(Verdict.REFUSED)
     return Judgement(Verdict.RECORDED)
 
@@ -67,23 +103,87 @@ def check_decision(connection: sqlite3.Connection, new: NewEvent, user: Referenc
         raise StaleDecision
 
 
-def _judge_forgetting(connection: sqlite3.Connection, session: Reference | None) -> Judgement:
-    row = connection.execute("SELECT forgotten_seq FROM sessions WHERE session = ?", (session,)).fetchone()
-    if row is not None and row[0] is not None:
-        return Judgement(Verdict.DUPLICATE, row[0])
-    return Judgement(Verdict.RECORDED)
+def _judge_forgetting(
+    connection: sqlite3.Connection, new: NewEvent, user: Reference, session: Reference | None
+) -> Judgement | None:
+    """Forgotten once is enough, unless it began anew since; an older wish that is delivered again is that one.
 
-
-def _is_forgotten(connection: sqlite3.Connection, new: NewEvent) -> bool:
-    """Whether a session of its lineage was forgotten, whatever the event was planned from.
-
-    A fold that stands behind the forgetting names the session no more, so nothing true is refused.
+    None when it was never forgotten.
     """
-    for session in new.lineage:
-        row = connection.execute("SELECT forgotten FROM sessions WHERE session = ?", (session,)).fetchone()
-        if row is not None and row[0] is not None:
+    judgement = None
+    for subject in (user, session):
+        known = _read_forgetting(connection, subject)
+        if known is None or known.seq is None:
+            continue
+        published = None if new.bus is None else new.bus.at
+        if not known.reopened or (published is not None and published <= known.at):
+            return Judgement(Verdict.DUPLICATE, known.seq)
+        judgement = Judgement(Verdict.RECORDED)
+    return judgement
+
+
+@dataclass(frozen=True, slots=True)
+class _Forgetting:
+    """When a subject was forgotten. `seq` and `user_seq` are None when only a tombstone from elsewhere tells."""
+
+    seq: int | None
+    user_seq: int | None
+    at: Instant
+    reopened: bool
+
+
+def _read_forgetting(connection: sqlite3.Connection, subject: Reference | None) -> _Forgetting | None:
+    row = connection.execute(
+        """SELECT r.forgotten_seq, r.forgotten, e.recorded_at, r.reopened
+           FROM erasures r JOIN events e ON e.seq = r.forgotten_seq WHERE r.subject = ?1
+           UNION ALL SELECT NULL, NULL, forgotten_at, 0 FROM tombstones WHERE session = ?1""",
+        (subject,),
+    ).fetchone()
+    return None if row is None else _Forgetting(row[0], row[1], row[2], bool(row[3]))
+
+
+def is_forgotten(connection: sqlite3.Connection, subject: Reference, published_at: Instant | None) -> bool:
+    """Whether a message of then belongs to a session or user that was forgotten, here or in another store.
+
+    Once a subject began anew, that is so of messages from before its forgetting only.
+    """
+    known = _read_forgetting(connection, subject)
+    return known is not None and not (known.reopened and published_at is not None and published_at > known.at)
+
+
+def _is_forgotten(connection: sqlite3.Connection, new: NewEvent, user: Reference) -> bool:
+    """Whether its user or a session of its lineage was forgotten.
+
+    Then all is refused but what begins the subject anew. After that what came or was planned before is refused:
+    a fold that stands behind the forgetting names nothing of then.
+    """
+    for subject in (user, *new.lineage):
+        known = _read_forgetting(connection, subject)
+        if known is None:
+            continue
+        late = new.bus is not None and (new.bus.at is None or new.bus.at <= known.at)
+        stale = new.basis is not None and known.user_seq is not None and new.basis < known.user_seq
+        if late or stale or not (known.reopened or (new.reopens and new.bus is not None)):
             return True
     return False
+
+
+def _is_retracted(connection: sqlite3.Connection, event: Event, key: Reference) -> bool:
+    """Whether a turn was retracted, in whatever revision, before or after it came."""
+    if not isinstance(event, TurnRecorded | TurnRevised):
+        return False
+    turn = key if isinstance(event, TurnRecorded) else event.turn
+    return connection.execute("SELECT 1 FROM retractions WHERE turn = ?", (turn,)).fetchone() is not None
+
+
+def _reads_what_fell(connection: sqlite3.Connection, event: Event) -> bool:
+    """Whether something that an answer or a correction was made of stands no more."""
+    if isinstance(event, TurnConflicted):
+        return False  # a conflict with a wording that was revised since is still worth keeping
+    return any(
+        connection.execute("SELECT 1 FROM voids WHERE seq = ?", (source,)).fetchone() is not None
+        for source in sources_of(event)
+    )
 
 
 def _says_the_same(connection: sqlite3.Connection, holder: int, new: NewEvent) -> bool:

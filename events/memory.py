@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, ClassVar, NamedTuple, TypeAlias
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
 from events.time import Instant
 
@@ -80,15 +80,26 @@ class ExtractedFact:
 
 @dataclass(frozen=True, slots=True)
 class FactsExtracted:
-    """A model read one chunk. Zero facts is an answer like any other, and can be seen."""
+    """A model read one chunk. Zero facts is an answer like any other, and can be seen.
+
+    `replaces` is the extraction of the chunk that it stands in for, once the replay of the session is complete.
+    """
 
     wire_name: ClassVar = "facts.extracted"
-    version: ClassVar = 1
+    version: ClassVar = 2
     generation: int
     chunk: ChunkKey
-    turns: tuple[int, ...]  # seq of each turn read, in log order
+    turns: tuple[int, ...]  # seq of each turn read, in the order of the session
+    context: tuple[int, ...]  # seqs of turns before the chunk that were read with it
+    covers: tuple[int, ...]  # places of the chunk: seqs of its turns as first recorded, retracted ones too
+    replaces: int | None
     model: Word
     facts: tuple[ExtractedFact, ...]
+
+
+def upcast_facts_extracted(body: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 knew no revisions: an extraction covered what it read, and read nothing besides."""
+    return {**body, "context": [], "covers": body["turns"], "replaces": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +128,7 @@ class IntervalSummarised:
     version: ClassVar = 1
     generation: int
     digest: Digest
+    sources: tuple[int, ...]  # seqs of the events whose words it was made of
     model: Word
     text: Word
 
@@ -141,8 +153,52 @@ class NodesMerged:
     generation: int
     unit: UnitId
     members: tuple[FactId, ...]
+    sources: tuple[int, ...]  # seqs of the events whose words it was made of
     model: Word
     text: Word
+
+
+@dataclass(frozen=True, slots=True)
+class FactRetracted:
+    """A person says that a fact is not so. It is shown no more, also when its chunk is extracted again.
+
+    `was` is what it said; its `turns` are positions in the `turns` of the event. That the turns said so stays:
+    erasing them is for TurnRetracted and SessionForgotten, which take this event with them.
+    """
+
+    wire_name: ClassVar = "fact.retracted"
+    version: ClassVar = 1
+    fact: FactId
+    turns: tuple[int, ...]
+    was: ExtractedFact
+
+
+@dataclass(frozen=True, slots=True)
+class FactCorrected:
+    """A person says what is so in place of a fact, which is retracted; the new one stands on the same turns."""
+
+    wire_name: ClassVar = "fact.corrected"
+    version: ClassVar = 1
+    fact: FactId
+    turns: tuple[int, ...]
+    was: ExtractedFact
+    says: ExtractedFact
+
+
+@dataclass(frozen=True, slots=True)
+class FactPinned:
+    """A fact is to stay as it is: never merged away, and kept when its chunk is extracted again.
+
+    With `pinned` false the pin at seq `replaces` is undone.
+    """
+
+    wire_name: ClassVar = "fact.pinned"
+    version: ClassVar = 1
+    fact: FactId
+    pinned: bool
+    replaces: int | None
+    turns: tuple[int, ...]
+    says: ExtractedFact
 
 
 class Task(StrEnum):
@@ -169,4 +225,5 @@ class WorkParked:
     task: Task
     request: bytes
     reason: ParkReason
-    turns: tuple[int, ...] = ()  # of the chunk, when an extraction was parked
+    turns: tuple[int, ...] = ()  # when an extraction was parked: as in FactsExtracted
+    covers: tuple[int, ...] = ()

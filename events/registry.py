@@ -12,9 +12,20 @@ from enum import IntEnum
 
 from events.codec import Event
 from events.envelope import RecordedEvent, Reference
+from events.erasure import index_forgetting
 from events.memory import FactsExtracted, WorkParked
-from events.session import ChunkClosed, SessionClosed, SessionErased, SessionForgotten, TurnRecorded
+from events.session import (
+    ChunkClosed,
+    SessionClosed,
+    SessionErased,
+    SessionForgotten,
+    TurnRecorded,
+    TurnRevised,
+    UserErased,
+    UserForgotten,
+)
 from events.time import LATEST, Instant
+from events.withdrawal import index_withdrawal, place_turn
 
 
 class RowKind(IntEnum):
@@ -75,7 +86,7 @@ def index_event(connection: sqlite3.Connection, recorded: RecordedEvent, event: 
     for session in recorded.lineage:
         connection.execute("INSERT OR IGNORE INTO lineage VALUES (?, ?)", (session, recorded.seq))
     match event:
-        case TurnRecorded():
+        case TurnRecorded() | TurnRevised():
             _index_turn(connection, recorded, event)
         case SessionClosed():
             _ensure_session(connection, recorded)
@@ -83,23 +94,29 @@ def index_event(connection: sqlite3.Connection, recorded: RecordedEvent, event: 
             connection.execute("UPDATE sessions SET closed = 1 WHERE session = ?", (recorded.session,))
         case ChunkClosed(last_turn=last_turn):
             _insert_row(connection, recorded, RowKind.CHUNK_CLOSED, last_turn)
-        case FactsExtracted(turns=turns) | WorkParked(turns=turns):
+        case FactsExtracted(covers=covers) | WorkParked(covers=covers):
+            index_withdrawal(connection, recorded, event)
+            if isinstance(event, FactsExtracted) and event.replaces is not None:
+                return  # it covers nothing before its replay is complete
             connection.executemany(
-                "UPDATE turns SET extraction = ? WHERE seq = ?", [(recorded.seq, turn) for turn in turns]
+                "UPDATE turns SET extraction = ? WHERE seq = ?", [(recorded.seq, place) for place in covers]
             )
         case SessionForgotten():
             _ensure_session(connection, recorded)
             connection.execute(
-                "UPDATE sessions SET forgotten = ?, forgotten_seq = ? WHERE session = ?",
-                (recorded.user_seq, recorded.seq, recorded.session),
+                "UPDATE sessions SET forgotten = ? WHERE session = ?", (recorded.user_seq, recorded.session)
             )
-            connection.execute("DELETE FROM turns WHERE session = ?", (recorded.session,))
-        case SessionErased():
+            index_forgetting(connection, recorded, recorded.session or b"")
+        case UserForgotten():
+            connection.execute("UPDATE users SET forgotten = ? WHERE user = ?", (recorded.user_seq, recorded.user))
+            index_forgetting(connection, recorded, recorded.user)
+        case SessionErased() | UserErased():
             connection.execute(
-                "UPDATE sessions SET erased = ? WHERE session = ?", (recorded.user_seq, recorded.session)
+                "UPDATE erasures SET erased = ? WHERE subject = ?",
+                (recorded.user_seq, recorded.session or recorded.user),
             )
         case _:
-            pass
+            index_withdrawal(connection, recorded, event)
 
 
 def _ensure_session(connection: sqlite3.Connection, recorded: RecordedEvent) -> None:
@@ -109,15 +126,15 @@ def _ensure_session(connection: sqlite3.Connection, recorded: RecordedEvent) -> 
     )
 
 
-def _index_turn(connection: sqlite3.Connection, recorded: RecordedEvent, turn: TurnRecorded) -> None:
+def _index_turn(connection: sqlite3.Connection, recorded: RecordedEvent, turn: TurnRecorded | TurnRevised) -> None:
     _ensure_session(connection, recorded)
+    new = place_turn(connection, recorded, turn)
     connection.execute(
-        """UPDATE sessions SET turns = turns + 1, bytes = bytes + ?2, closed = 0,
+        """UPDATE sessions SET turns = turns + ?4, bytes = bytes + ?2, closed = 0,
                first_at = min(coalesce(first_at, ?3), ?3), last_at = max(coalesce(last_at, ?3), ?3)
            WHERE session = ?1""",
-        (recorded.session, len(turn.content.encode()), recorded.happened_at),
+        (recorded.session, len(turn.content.encode()), recorded.happened_at, int(new)),
     )
-    _insert_row(connection, recorded, RowKind.TURN, None)
 
 
 def _insert_row(
@@ -136,6 +153,7 @@ def read_session_rows(connection: sqlite3.Connection, session: Reference) -> tup
     """
     rows = connection.execute(
         """SELECT t.seq, t.closing, t.last_turn, e.recorded_at FROM turns t JOIN events e ON e.seq = t.seq
+           JOIN sessions s ON s.session = t.session AND s.forgotten IS NULL
            WHERE t.session = ?1 AND t.extraction IS NULL AND t.seq >= (
                SELECT min(seq) FROM turns WHERE session = ?1 AND closing = 0 AND extraction IS NULL)
            ORDER BY t.seq""",
@@ -154,8 +172,9 @@ def read_waiting_sessions(
     rows = connection.execute(
         """SELECT s.user, u.text, s.session, n.text, w.first FROM
                (SELECT session, min(seq) AS first, max(seq) AS last FROM turns
-                WHERE closing = 0 AND extraction IS NULL GROUP BY session) w
-           JOIN sessions s ON s.session = w.session JOIN events e ON e.seq = w.last
+                WHERE closing = 0 AND extraction IS NULL AND standing IS NOT NULL GROUP BY session) w
+           JOIN sessions s ON s.session = w.session AND s.forgotten IS NULL
+           JOIN users o ON o.user = s.user AND o.forgotten IS NULL JOIN events e ON e.seq = w.last
            JOIN names u ON u.reference = s.user JOIN names n ON n.reference = s.session
            WHERE e.recorded_at <= ? AND w.first > ? ORDER BY w.first LIMIT ?""",
         (quiet_since, after, limit),
@@ -170,7 +189,8 @@ def read_sessions(
     rows = connection.execute(
         """SELECT u.text, n.text, s.forgotten, s.closed, s.turns, s.bytes, s.first_at, s.last_at,
                (SELECT count(*) FROM turns t
-                WHERE t.session = s.session AND t.closing = 0 AND t.extraction IS NULL)
+                WHERE t.session = s.session AND t.closing = 0 AND t.extraction IS NULL AND t.standing IS NOT NULL
+                    AND s.forgotten IS NULL)
            FROM sessions s LEFT JOIN names u ON u.reference = s.user
                LEFT JOIN names n ON n.reference = s.session
            WHERE s.user = ?1 AND (?2 IS NULL OR s.session = ?2)
@@ -198,7 +218,7 @@ def read_users(connection: sqlite3.Connection) -> tuple[UserSummary, ...]:
         """SELECT n.text, u.user_seq, count(s.session), coalesce(sum(s.turns), 0)
            FROM users u LEFT JOIN names n ON n.reference = u.user
                LEFT JOIN sessions s ON s.user = u.user AND s.forgotten IS NULL
-           GROUP BY u.user ORDER BY n.text"""
+           WHERE u.forgotten IS NULL GROUP BY u.user ORDER BY n.text"""
     )
     return tuple(UserSummary(_text(uid), seq, sessions, turns) for uid, seq, sessions, turns in rows)
 
@@ -207,19 +227,21 @@ def read_user_references(connection: sqlite3.Connection) -> tuple[Reference, ...
     """Every user by reference, the one with the latest event first."""
     rows = connection.execute(
         """SELECT u.user FROM users u JOIN events e ON e.user = u.user AND e.user_seq = u.user_seq
-           ORDER BY e.seq DESC"""
+           WHERE u.forgotten IS NULL ORDER BY e.seq DESC"""
     )
     return tuple(user for (user,) in rows)
 
 
 def knows_user(connection: sqlite3.Connection, user: Reference) -> bool:
-    """Whether a user has events."""
-    return connection.execute("SELECT 1 FROM users WHERE user = ?", (user,)).fetchone() is not None
+    """Whether a user has events, and was not forgotten."""
+    known = "SELECT 1 FROM users WHERE user = ? AND forgotten IS NULL"
+    return connection.execute(known, (user,)).fetchone() is not None
 
 
 def knows_session(connection: sqlite3.Connection, session: Reference) -> bool:
-    """Whether anything of a session is here: a row of it, or a dead letter."""
-    known = "SELECT 1 FROM sessions WHERE session = ?1 UNION SELECT 1 FROM dead_letters WHERE session = ?1"
+    """Whether anything of a session is here: a row of it, an event that names it, or a dead letter."""
+    known = """SELECT 1 FROM sessions WHERE session = ?1 UNION ALL SELECT 1 FROM dead_letters WHERE session = ?1
+               UNION ALL SELECT 1 FROM lineage WHERE session = ?1"""
     return connection.execute(known, (session,)).fetchone() is not None
 
 
@@ -230,10 +252,11 @@ def read_user_name(connection: sqlite3.Connection, user: Reference) -> str:
 
 
 def read_tombstones(connection: sqlite3.Connection, user: Reference) -> dict[Reference, int]:
-    """Forgotten sessions of a user: session to the user_seq of its SessionForgotten."""
-    rows = connection.execute(
-        "SELECT session, forgotten FROM sessions WHERE user = ? AND forgotten IS NOT NULL", (user,)
-    )
+    """Forgotten sessions of a user, by reference, to the user_seq of their SessionForgotten.
+
+    The user itself stands among them once it is forgotten as a whole.
+    """
+    rows = connection.execute("SELECT subject, forgotten FROM erasures WHERE user = ?", (user,))
     return dict(rows.fetchall())
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sqlite3
 from pathlib import Path
 
+from events.database import name_error, name_failure
 from events.errors import StoreIsNewer, StoreUnusable
 
 # Tells our files from other SQLite files ("MFst").
@@ -47,6 +49,7 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE UNIQUE INDEX events_by_user ON events (user, user_seq);
     CREATE INDEX parked ON events (user) WHERE type = 'work.parked';
     CREATE INDEX conflicts ON events (caused_by) WHERE type = 'turn.conflicted';
+    CREATE INDEX revisions ON events (user, user_seq) WHERE type = 'turn.revised';
 
     -- Tables that hold what people said are only ever appended to, and erasing empties a row in place
     -- (text NULL). secure_delete clears a freed cell, but not the copies that SQLite leaves behind in a
@@ -62,7 +65,8 @@ MIGRATIONS: tuple[str, ...] = (
         user BLOB PRIMARY KEY,
         user_seq INTEGER NOT NULL,   -- the last one given out
         decided INTEGER NOT NULL,    -- user_seq of the last event that changed facts, scopes or units
-        chain BLOB NOT NULL
+        chain BLOB NOT NULL,
+        forgotten INTEGER            -- user_seq of its UserForgotten: the tombstone
     ) WITHOUT ROWID;
     CREATE TABLE sessions (
         session BLOB PRIMARY KEY,
@@ -72,33 +76,63 @@ MIGRATIONS: tuple[str, ...] = (
         first_at INTEGER,
         last_at INTEGER,
         closed INTEGER NOT NULL,     -- 1 when no turn came after the last SessionClosed
-        forgotten INTEGER,           -- user_seq of its SessionForgotten: the tombstone
-        forgotten_seq INTEGER,
-        erased INTEGER,              -- user_seq of its SessionErased
-        -- How far erasing got (seq) and what it took; kept here so that it survives a restart in the middle.
-        erased_to INTEGER NOT NULL DEFAULT 0,
-        words_erased INTEGER NOT NULL DEFAULT 0,
-        names_erased INTEGER NOT NULL DEFAULT 0,
-        dead_letters_erased INTEGER NOT NULL DEFAULT 0
+        forgotten INTEGER            -- user_seq of its SessionForgotten: the tombstone
     ) WITHOUT ROWID;
     CREATE INDEX sessions_by_user ON sessions (user);
-    CREATE INDEX sessions_unerased ON sessions (user) WHERE forgotten IS NOT NULL AND erased IS NULL;
+    -- Forgotten sessions and users (then subject = user), how far erasing got (seq) and what it took; kept here so
+    -- that it survives a restart in the middle.
+    CREATE TABLE erasures (
+        subject BLOB PRIMARY KEY,
+        user BLOB NOT NULL,
+        forgotten INTEGER NOT NULL,      -- user_seq and seq of the SessionForgotten or UserForgotten
+        forgotten_seq INTEGER NOT NULL,
+        erased INTEGER,                  -- user_seq of the SessionErased or UserErased
+        reopened INTEGER NOT NULL DEFAULT 0, -- 1 once messages from after it were taken again
+        reached INTEGER NOT NULL DEFAULT 0,
+        words INTEGER NOT NULL DEFAULT 0,
+        names INTEGER NOT NULL DEFAULT 0,
+        dead_letters INTEGER NOT NULL DEFAULT 0,
+        bus_erased INTEGER NOT NULL DEFAULT 0
+    ) WITHOUT ROWID;
+    CREATE INDEX erasures_open ON erasures (user) WHERE erased IS NULL;
     -- What cutting needs: turns and closings in log order, and which extraction covers a turn.
     CREATE TABLE turns (
         seq INTEGER PRIMARY KEY,
         session BLOB NOT NULL,
         closing INTEGER NOT NULL,    -- 0 a turn, 1 a SessionClosed, 2 a ChunkClosed
         last_turn INTEGER,           -- of a ChunkClosed: the turn its chunk ends with
-        extraction INTEGER           -- seq of the FactsExtracted or WorkParked that took the turn
+        extraction INTEGER,          -- seq of the FactsExtracted or WorkParked that took the turn
+        turn BLOB,                   -- which turn, whatever its revision: the reference of its first key
+        revision INTEGER,            -- the highest one that is here
+        standing INTEGER             -- seq of the event with the words that count; NULL once retracted
     );
     CREATE INDEX turns_by_session ON turns (session, seq);
-    CREATE INDEX turns_waiting ON turns (session, seq) WHERE closing = 0 AND extraction IS NULL;
+    CREATE INDEX turns_waiting ON turns (session, seq)
+        WHERE closing = 0 AND extraction IS NULL AND standing IS NOT NULL;
+    CREATE INDEX turns_open ON turns (session, seq) WHERE closing = 0 AND extraction IS NULL;
+    CREATE INDEX turns_by_extraction ON turns (extraction) WHERE extraction IS NOT NULL;
+    CREATE UNIQUE INDEX turns_by_turn ON turns (turn) WHERE turn IS NOT NULL;
+    -- Retracted turns, also those that never came: a later delivery is refused.
+    CREATE TABLE retractions (turn BLOB PRIMARY KEY, user_seq INTEGER NOT NULL) WITHOUT ROWID;
+    -- Which event read the words of which: what follows from a turn is found from it.
+    CREATE TABLE sources (
+        source INTEGER NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (source, seq)
+    ) WITHOUT ROWID;
+    -- Events that stand no more, since which user_seq. erases: 0 the words stay, as history; 1 they must go;
+    -- 2 they are gone from the tables, 3 from every file of the log. Of forgotten sessions nothing is listed
+    -- here: their tombstone voids by rule.
+    CREATE TABLE voids (
+        seq INTEGER PRIMARY KEY, user BLOB NOT NULL, since INTEGER NOT NULL, erases INTEGER NOT NULL
+    );
+    CREATE INDEX voids_by_user ON voids (user);
+    CREATE INDEX voids_unerased ON voids (seq) WHERE erases = 1;
+    CREATE INDEX voids_emptied ON voids (seq) WHERE erases = 2;
     CREATE TABLE lineage (
         session BLOB NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (session, seq)
     ) WITHOUT ROWID;
 
     CREATE TABLE bus_checkpoint (
-        stream TEXT PRIMARY KEY, epoch TEXT NOT NULL, seq INTEGER NOT NULL
+        stream TEXT PRIMARY KEY, epoch TEXT NOT NULL, seq INTEGER NOT NULL, at INTEGER
     ) WITHOUT ROWID;
     CREATE TABLE letters (
         id INTEGER PRIMARY KEY,
@@ -124,13 +158,33 @@ MIGRATIONS: tuple[str, ...] = (
         user BLOB PRIMARY KEY, user_seq INTEGER NOT NULL,
         facts TEXT NOT NULL, scopes TEXT NOT NULL, trees TEXT NOT NULL, units TEXT NOT NULL
     ) WITHOUT ROWID;
+    -- Sessions, and users (session = user), that another source says were forgotten (a bucket on the bus, a
+    -- receipt, a newer store): they are refused here, too, and forgotten as soon as the daemon runs.
+    CREATE TABLE tombstones (
+        session BLOB PRIMARY KEY, user BLOB NOT NULL, forgotten_at INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    -- Messages that repeat what an event says already: they hold its words, too.
+    CREATE TABLE copies (
+        stream TEXT NOT NULL, epoch TEXT NOT NULL, seq INTEGER NOT NULL, event INTEGER NOT NULL,
+        PRIMARY KEY (stream, epoch, seq, event)
+    ) WITHOUT ROWID;
+    CREATE INDEX copies_by_event ON copies (event);
+    -- Messages whose words were forgotten or retracted here and may still be on the bus; a row goes once its
+    -- message is deleted there, or cannot be there any more. subject: whose erasure it belongs to, if to one.
+    CREATE TABLE unwanted (
+        stream TEXT NOT NULL, epoch TEXT NOT NULL, seq INTEGER NOT NULL, subject BLOB,
+        PRIMARY KEY (stream, epoch, seq)
+    ) WITHOUT ROWID;
+    CREATE INDEX unwanted_by_subject ON unwanted (subject);
     -- Of a refused message only its key's reference and a count are kept, never a byte of it.
     CREATE TABLE refusals (key BLOB PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
     """,
 )
 
 
-def open_writer(path: Path, now: int, secret: bytes | None = None) -> sqlite3.Connection:
+def open_writer(
+    path: Path, now: int, secret: bytes | None = None, migrations: tuple[str, ...] = MIGRATIONS
+) -> sqlite3.Connection:
     """Open or create the store, migrated to today's schema, set up for the one writer.
 
     A new store gets `secret` (tests compare two stores that share one) or a random one.
@@ -141,23 +195,23 @@ def open_writer(path: Path, now: int, secret: bytes | None = None) -> sqlite3.Co
     try:
         connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
     except sqlite3.Error as error:
-        raise StoreUnusable(f"events.db cannot be opened: {error}") from error
+        raise _not_opened(error) from error
     try:
-        _refuse_strangers(connection)
+        _refuse_strangers(connection, len(migrations))
         connection.executescript(
             """
             PRAGMA journal_mode = WAL;
             PRAGMA synchronous = FULL;      -- an acknowledged event survives a power cut
             PRAGMA secure_delete = ON;      -- what is erased is overwritten, whatever the build's default
-            PRAGMA wal_autocheckpoint = 1000;
+            PRAGMA wal_autocheckpoint = 0;  -- EventLog does it, and sees its errors (wal.py)
             PRAGMA journal_size_limit = 4194304;
             PRAGMA temp_store = MEMORY;     -- no words in temporary files
             """
         )
-        _migrate(connection, now, secret or secrets.token_bytes(32))
+        _migrate(connection, path, now, secret or secrets.token_bytes(32), migrations)
     except sqlite3.Error as error:
         connection.close()
-        raise StoreUnusable(f"events.db cannot be opened: {error}") from error
+        raise _not_opened(error) from error
     except BaseException:
         connection.close()
         raise
@@ -170,46 +224,75 @@ def open_reader(path: Path) -> sqlite3.Connection:
     try:
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
     except sqlite3.Error as error:
-        raise StoreUnusable(f"there is no readable store at {path}: {error}") from error
+        raise _not_opened(error) from error
     try:
         connection.execute("PRAGMA temp_store = MEMORY")  # no words in temporary files
         (version,) = connection.execute("PRAGMA user_version").fetchone()
     except sqlite3.Error as error:
         connection.close()
-        raise StoreUnusable(f"there is no readable store at {path}: {error}") from error
+        raise _not_opened(error) from error
     if version != len(MIGRATIONS):
         connection.close()
         raise StoreUnusable("the store has another schema version; start the daemon once to migrate it")
     return connection
 
 
-def _refuse_strangers(connection: sqlite3.Connection) -> None:
+def _not_opened(error: sqlite3.Error) -> StoreUnusable:
+    return StoreUnusable(f"events.db cannot be opened: {name_error(error)}", name_failure(error))
+
+
+def _refuse_strangers(connection: sqlite3.Connection, newest: int) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if tables and application != APPLICATION_ID:
         raise StoreUnusable("events.db belongs to another program; choose another data.dir")
-    if version > len(MIGRATIONS):
+    if version > newest:
         raise StoreIsNewer
 
 
-def _migrate(connection: sqlite3.Connection, now: int, secret: bytes) -> None:
-    """Bring the schema up to date in one transaction: all of it or nothing."""
+def copies_before_migration(path: Path) -> list[Path]:
+    """The copies that migrations left beside the store. They hold words, so whoever erases deletes them."""
+    return sorted(path.parent.glob(f"{path.name}.before-*"))
+
+
+def _migrate(
+    connection: sqlite3.Connection, path: Path, now: int, secret: bytes, migrations: tuple[str, ...]
+) -> None:
+    """Bring the schema up to date in one transaction: all of it or nothing. A copy of what was is left behind."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version == len(MIGRATIONS):
+    if version == len(migrations):
         return
+    if version:
+        _copy(connection, path.with_name(f"{path.name}.before-{version}"))
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for migration in MIGRATIONS[version:]:
+        for migration in migrations[version:]:
             for statement in _statements(migration):
                 connection.execute(statement)
         if version == 0:
             connection.execute("INSERT INTO store VALUES (?, ?)", (secret, now))
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        connection.execute(f"PRAGMA user_version = {len(migrations)}")
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # a full disk has rolled it back already
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _copy(connection: sqlite3.Connection, target: Path) -> None:
+    """A copy of the store under its final name only when it is whole and on the disk."""
+    part = target.with_name(f"{target.name}.part")
+    part.unlink(missing_ok=True)
+    try:
+        connection.execute("VACUUM INTO ?", (str(part),))
+        with part.open("rb") as copied:
+            os.fchmod(copied.fileno(), 0o600)
+            os.fsync(copied.fileno())
+        part.replace(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
         raise
 
 

@@ -1,12 +1,16 @@
-"""What chat services and people tell us: turns, closings, and the wish to forget."""
+"""What chat services and people tell us: turns, their edits, closings, and the wish to forget."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from events.memory import Word
+from events.time import Instant
+
+# As in events.envelope, which imports the event types.
+Reference: TypeAlias = bytes
 
 
 class TimeSource(StrEnum):
@@ -44,6 +48,37 @@ class TurnRecorded:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnRevised:
+    """A turn was edited: this is what it says from now on, in its place. The older wording stays as history.
+
+    `turn` tells which one: the reference of the key of its revision 0. Without a time of its own it keeps the
+    turn's.
+    """
+
+    wire_name: ClassVar = "turn.revised"
+    version: ClassVar = 1
+    turn: Reference
+    revision: int
+    content: Word
+    role: Word
+    turn_id: Word
+    name: Word | None = None
+    agent_id: Word | None = None
+    metadata: Word | None = None
+    parts: tuple[Part, ...] = ()
+    time_source: TimeSource = TimeSource.GIVEN
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRetracted:
+    """A turn was taken back: its words, and those of all that was made of it, are erased (design 3.2)."""
+
+    wire_name: ClassVar = "turn.retracted"
+    version: ClassVar = 1
+    turn: Reference
+
+
+@dataclass(frozen=True, slots=True)
 class TurnConflicted:
     """A turn came again under a known key with other content. The first one stands."""
 
@@ -73,6 +108,31 @@ class SessionClosed:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayStarted:
+    """Someone asked that a session be extracted again. Until all of it is, the old extractions stand."""
+
+    wire_name: ClassVar = "replay.started"
+    version: ClassVar = 1
+
+
+class Replacement(NamedTuple):
+    """An extraction by seq, and the one that stands in for it."""
+
+    old: int
+    new: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionReplayed:
+    """A session was extracted again: from here on the new extractions stand, all at once, in place of the old."""
+
+    wire_name: ClassVar = "session.replayed"
+    version: ClassVar = 1
+    started: int  # user_seq of the ReplayStarted it answers
+    replaced: tuple[Replacement, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SessionForgotten:
     """Someone asked that nothing of this session be kept. The gate is closed from here on.
 
@@ -84,13 +144,56 @@ class SessionForgotten:
 
 
 @dataclass(frozen=True, slots=True)
+class Erasure:
+    """What erasing took, store by store, and what it could not take. Numbers only, so it may be kept for ever.
+
+    `residues` counts the places where the scan still found a word; `scanned_bytes` is 0 when no scan was made.
+    """
+
+    first: int  # user_seq of the first and the last event that was voided; 0 when there is none
+    last: int
+    turns: int
+    extractions: int
+    summaries: int
+    groups: int
+    decisions: int  # admissions, partitions, corrections
+    words: int
+    names: int
+    dead_letters: int
+    bus_erased: int  # messages that are on the bus no more
+    bus_left: int
+    bus_left_until: Instant | None  # when the last of these expires; None when never, or when there are none
+    tombstoned: bool  # whether the bucket on the bus has the tombstone
+    admitted_again: int  # facts of other sessions that a voided decision had placed
+    scanned_files: int
+    scanned_bytes: int
+    windows: int  # samples of the erased words that were looked for
+    residues: int
+
+
+@dataclass(frozen=True, slots=True)
 class SessionErased:
-    """The words of a forgotten session, and of what was derived from it, are gone from the store."""
+    """The words of a forgotten session, and of what was derived from it, are gone: the receipt."""
 
     wire_name: ClassVar = "session.erased"
     version: ClassVar = 1
     forgotten: int  # user_seq of the SessionForgotten it answers
-    events_voided: int
-    words_erased: int
-    names_erased: int
-    dead_letters_erased: int
+    erasure: Erasure
+
+
+@dataclass(frozen=True, slots=True)
+class UserForgotten:
+    """Someone asked that nothing of this user be kept. Voids every earlier event of the user."""
+
+    wire_name: ClassVar = "user.forgotten"
+    version: ClassVar = 1
+
+
+@dataclass(frozen=True, slots=True)
+class UserErased:
+    """The words and names of a forgotten user are gone: the receipt."""
+
+    wire_name: ClassVar = "user.erased"
+    version: ClassVar = 1
+    forgotten: int  # user_seq of the UserForgotten it answers
+    erasure: Erasure

@@ -8,17 +8,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memforest.errors import InvalidInput
+from memforest.past import Difference, EventPage
 from memforest.types import (
     Answer,
     Compaction,
     Digest,
+    Fact,
     FactPage,
+    FactSettled,
     LetterContent,
     LetterDropped,
     LetterPage,
     LetterRetried,
+    Preview,
     Published,
     Receipt,
+    ReplayState,
     Session,
     SessionClosed,
     Status,
@@ -44,12 +49,16 @@ def query(
     mode: str | None = None,
     wait_for: str | int | None = None,
     max_tokens: int | None = None,
+    as_of: str | int | None = None,
 ) -> Call[Answer]:
     """Ask this user's memory: at most `k` memories by rank, and `context` within `max_tokens`.
 
     `wait_for` (an event key, or a user_seq) holds the answer, bounded, until that event is projected.
+    `as_of` (a user_seq, or an instant in ISO 8601 with its offset) asks for what was known then.
     """
-    params = _given(user_id=user_id, query=query, k=k, mode=mode, wait_for=wait_for, max_tokens=max_tokens)
+    params = _given(
+        user_id=user_id, query=query, k=k, mode=mode, wait_for=wait_for, max_tokens=max_tokens, as_of=as_of
+    )
     return Call("query", params, lambda result: read_as(Answer, result))
 
 
@@ -67,6 +76,30 @@ def ingest(messages: Sequence[JsonObject]) -> Call[tuple[Published, ...]]:
         lambda result: read_all(Published, result.get("published")),
         repeatable=False,
     )
+
+
+def session_events(
+    user_id: str,
+    session_id: str,
+    *,
+    after: int | None = None,
+    limit: int | None = None,
+    wait_s: float | None = None,
+) -> Call[EventPage]:
+    """A page of what happened in and because of a session; `after` is the `next` of the page before.
+
+    With `wait_s` (up to 30) the daemon waits so long for the next event when there is none.
+    """
+    params = _given(user_id=user_id, session_id=session_id, after=after, limit=limit, wait_s=wait_s)
+    return Call("sessions.events", params, lambda result: read_as(EventPage, result))
+
+
+def diff(user_id: str, a: str | int, b: str | int | None = None) -> Call[Difference]:
+    """What this user's memory knew at `b` (now, unless given) and not at `a`, and the other way round.
+
+    A position is a user_seq, or an instant in ISO 8601 with its offset.
+    """
+    return Call("diff", _given(user_id=user_id, a=a, b=b), lambda result: read_as(Difference, result))
 
 
 def close_session(user_id: str, session_id: str, *, close_id: str | None = None) -> Call[SessionClosed]:
@@ -92,6 +125,34 @@ def forget_session(user_id: str, session_id: str) -> Call[Receipt]:
     return Call("sessions.forget", params, lambda result: read_as(Receipt, result), repeatable=False)
 
 
+def preview_forgetting(user_id: str, session_id: str | None = None) -> Call[Preview]:
+    """What forgetting a session, or (None) all of the user, would take. Changes nothing."""
+    method = "users.forget" if session_id is None else "sessions.forget"
+    params = _given(user_id=user_id, session_id=session_id, dry_run=True)
+    return Call(method, params, lambda result: read_as(Preview, result))
+
+
+def forget_user(user_id: str) -> Call[Receipt]:
+    """Erase everything of a user, the name too. It cannot be undone."""
+    params = {"user_id": user_id}
+    return Call("users.forget", params, lambda result: read_as(Receipt, result), repeatable=False)
+
+
+def retract_turn(user_id: str, session_id: str, turn_id: str) -> Call[SessionClosed]:
+    """Take a turn back: its words, and those of what was made of them, are erased. It cannot be undone."""
+    params = {"user_id": user_id, "session_id": session_id, "turn_id": turn_id}
+    return Call("turns.retract", params, lambda result: read_as(SessionClosed, result), repeatable=False)
+
+
+def replay_session(user_id: str, session_id: str, *, dry_run: bool = False) -> Call[ReplayState]:
+    """Extract a session again under today's models; for a dry run only what it would cost.
+
+    Waits a while for the end; asking again joins the replay that runs.
+    """
+    params = {"user_id": user_id, "session_id": session_id, "dry_run": dry_run}
+    return Call("sessions.replay", params, lambda result: read_as(ReplayState, result), repeatable=False)
+
+
 def users() -> Call[tuple[User, ...]]:
     """Everyone this daemon keeps a memory for."""
     return Call("users.list", {}, lambda result: read_all(User, result.get("users")))
@@ -101,6 +162,37 @@ def facts(user_id: str, *, limit: int | None = None, after: str | None = None) -
     """A page of this user's facts; `after` is the `next` of the page before."""
     params = _given(user_id=user_id, limit=limit, after=after)
     return Call("facts.list", params, lambda result: read_as(FactPage, result))
+
+
+def fact(user_id: str, fact_id: str) -> Call[Fact]:
+    """One fact; the daemon raises NotFound when there is none of this id (any more)."""
+    params = {"user_id": user_id, "fact_id": fact_id}
+    return Call("facts.get", params, lambda result: read_as(Fact, result))
+
+
+def correct_fact(
+    user_id: str,
+    fact_id: str,
+    text: str | None = None,
+    *,
+    time_start: str | None = None,
+    time_end: str | None = None,
+) -> Call[FactSettled]:
+    """Say what is so in place of a fact. Times are ISO 8601 with their offset; a start alone is a moment."""
+    params = _given(user_id=user_id, fact_id=fact_id, text=text, time_start=time_start, time_end=time_end)
+    return Call("facts.correct", params, lambda result: read_as(FactSettled, result), repeatable=False)
+
+
+def retract_fact(user_id: str, fact_id: str) -> Call[FactSettled]:
+    """Say that a fact is not so: it is shown no more, also when its turns are read again."""
+    params = {"user_id": user_id, "fact_id": fact_id}
+    return Call("facts.retract", params, lambda result: read_as(FactSettled, result), repeatable=False)
+
+
+def pin_fact(user_id: str, fact_id: str, *, pinned: bool = True) -> Call[FactSettled]:
+    """Keep a fact as it is, whatever is extracted or merged later; or let it go again."""
+    params: JsonObject = {"user_id": user_id, "fact_id": fact_id, "pinned": pinned}
+    return Call("facts.pin", params, lambda result: read_as(FactSettled, result), repeatable=False)
 
 
 def trees(user_id: str) -> Call[tuple[Tree, ...]]:

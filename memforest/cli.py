@@ -11,10 +11,14 @@ from typing import Any
 import click
 
 import memforest
-from memforest.commands.ask import facts, query, status, users
+from memforest.commands.ask import query, status, users
+from memforest.commands.diff import diff
 from memforest.commands.dlq import dlq
+from memforest.commands.events import events
+from memforest.commands.facts import facts
+from memforest.commands.forgetting import forget, replay, retract
 from memforest.commands.publish import publish_file
-from memforest.commands.sessions import close, compact, forget, sessions
+from memforest.commands.sessions import close, compact, sessions
 from memforest.errors import DaemonUnreachable, InvalidInput, MemForestError
 from memforest.output import tidy
 
@@ -51,7 +55,23 @@ def cli() -> None:
     """Talk to a running MemForest daemon."""
 
 
-for _command in (publish_file, query, sessions, close, facts, users, forget, compact, dlq, status):
+_COMMANDS = (
+    publish_file,
+    query,
+    sessions,
+    close,
+    facts,
+    users,
+    forget,
+    retract,
+    replay,
+    compact,
+    events,
+    diff,
+    dlq,
+    status,
+)
+for _command in _COMMANDS:
     cli.add_command(_command)
 
 

@@ -56,6 +56,7 @@ class Answer:
     memories: tuple[Memory, ...]
     context: str
     watermark: Watermark
+    redacted: int | None = None  # of an answer as of then: events of before whose words are gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +143,70 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
-    """What forgetting a session erased; `complete` is False while copies are still being removed."""
+class Tombstone:
+    """Keeps what was forgotten from coming back with a backup: keyed hashes, in hexadecimal, and no name.
 
-    session_id: str
+    `session` is None when the user as a whole was forgotten.
+    """
+
+    session: str | None
+    user: str
+    forgotten_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What forgetting erased, store by store.
+
+    `complete`: all of it, and a search of every file found nothing; until then `waiting_for` says what for
+    (`bus` or `erasing`). `voided` counts events by type. `bus_left_until`: when the messages that the bus keeps
+    expire.
+    """
+
     forgotten_user_seq: int
     events_voided: int
     words_erased: int
     names_erased: int
     complete: bool
+    waiting_for: str | None = None
+    erased_user_seq: int | None = None
+    dead_letters_erased: int = 0
+    bus_messages_erased: int = 0
+    bus_messages_left: int = 0
+    bus_left_until: datetime | None = None
+    voided: dict[str, int] = field(default_factory=dict[str, int])
+    first_user_seq: int = 0
+    last_user_seq: int = 0
+    facts_admitted_again: int = 0
+    scanned_files: int = 0
+    scanned_bytes: int = 0
+    scan_windows: int = 0
+    residues: int = 0
+    tombstoned: bool = False
+    tombstone: Tombstone | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What forgetting would take; nothing was changed. `summaries_again`, `groups_again`: model calls it costs."""
+
+    events: int
+    voided: dict[str, int]
+    dead_letters: int = 0
+    bus_messages: int = 0
+    summaries_again: int = 0
+    groups_again: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayState:
+    """How far the replay of a session is: one model call a chunk; `started_user_seq` is None for a preview."""
+
+    chunks: int
+    characters: int
+    done: int
+    complete: bool
+    started_user_seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +233,15 @@ class Fact:
     sessions: tuple[str, ...] = ()
     sources: tuple[Source, ...] = ()
     group: str | None = None
+    pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FactSettled:
+    """A fact as a correction, a retraction or a pin left it; None when it is known no more."""
+
+    replaces: str
+    fact: Fact | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +277,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes that were merged into one; `members` are ids of facts."""
+    """Nodes that were merged into one; `members` are ids of facts. `text` is None once its words are gone."""
 
     id: str
     text: str

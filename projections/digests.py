@@ -24,6 +24,7 @@ def digest_memory(memory: Memory) -> MemoryDigest:
     # In their order, for the first one speaks for the fact.
     facts = [[fact.id, *(each.leaf_key for each in fact.occurrences)] for fact in memory.canon.facts.values()]
     waiting = [[occurrence.leaf_key] for occurrence in memory.canon.waiting.values()]
+    disclaimed = [[b"disclaimed", each.key] for each in memory.placement.disclaimers.standing()]
     scopes = [[scope.kind.encode(), scope.name.encode(), *sorted(f)] for scope, f in memory.members.items()]
     summaries = memory.forest.summaries
     trees = [
@@ -40,7 +41,7 @@ def digest_memory(memory: Memory) -> MemoryDigest:
     groups = [[group.id, *group.members] for group in memory.units.groups.values()]
     return MemoryDigest(
         user_seq=memory.user_seq,
-        facts=_hash_lists(facts + waiting),
+        facts=_hash_lists(facts + waiting + disclaimed),
         scopes=_hash_lists(scopes),
         trees=_hash_lists(trees),
         units=_hash_lists(units + groups),

@@ -8,8 +8,15 @@ from typing import TypeAlias
 
 from events.envelope import RecordedEvent
 from events.errors import LogDamaged
-from events.memory import FactsExtracted, IntervalSummarised, NodesMerged, Pointer
-from events.session import TurnRecorded
+from events.memory import (
+    FactCorrected,
+    FactPinned,
+    FactsExtracted,
+    IntervalSummarised,
+    NodesMerged,
+    Pointer,
+)
+from events.session import TurnRecorded, TurnRevised
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +28,7 @@ class TurnsText:
 
 @dataclass(frozen=True, slots=True)
 class FactText:
-    """The text of one extracted fact."""
+    """The text of one extracted fact, or of one that a person wrote or keeps."""
 
     occurrence: Pointer
 
@@ -62,6 +69,8 @@ def compose(ref: TextRef, recorded: Mapping[int, RecordedEvent]) -> str | None:
         event = _event(recorded, ref.occurrence.seq)
         if event is None:
             return None
+        if isinstance(event, FactCorrected | FactPinned):
+            return event.says.text
         if not isinstance(event, FactsExtracted):
             raise LogDamaged(f"the event at seq {ref.occurrence.seq} holds no facts")
         return event.facts[ref.occurrence.n].text
@@ -73,7 +82,7 @@ def compose(ref: TextRef, recorded: Mapping[int, RecordedEvent]) -> str | None:
     return event.text
 
 
-def turn_line(turn: TurnRecorded) -> str:
+def turn_line(turn: TurnRecorded | TurnRevised) -> str:
     """A turn as it is searched, shown and read by models: its text with that of its parts, after its speaker."""
     captions = [part.caption for part in turn.parts if part.caption]
     return f"{turn.name or turn.role}: " + " ".join([turn.content, *(f"[{caption}]" for caption in captions)])
@@ -83,7 +92,7 @@ def _turn_line(recorded: Mapping[int, RecordedEvent], seq: int) -> str | None:
     event = _event(recorded, seq)
     if event is None:
         return None
-    if not isinstance(event, TurnRecorded):
+    if not isinstance(event, TurnRecorded | TurnRevised):
         raise LogDamaged(f"the event at seq {seq} is no turn")
     return turn_line(event)
 

@@ -21,7 +21,17 @@ from events.memory import (
     UnitsPartitioned,
     WorkParked,
 )
-from events.session import ChunkClosed, SessionClosed, SessionForgotten, TurnRecorded
+from events.session import (
+    ChunkClosed,
+    Erasure,
+    SessionClosed,
+    SessionForgotten,
+    TimeSource,
+    TurnRecorded,
+    TurnRetracted,
+    TurnRevised,
+    UserForgotten,
+)
 from events.time import Instant
 
 # The secret of every store in the tests, so that references can be worked out beforehand.
@@ -85,6 +95,58 @@ def a_turn(
     )
 
 
+def a_revision(
+    content: str,
+    revision: int = 1,
+    *,
+    user_id: str = "alice",
+    session_id: str = "s1",
+    turn_id: str = "t1",
+    role: str = "user",
+    name: str | None = "Alice",
+    happened_at: Instant | None = MONDAY,
+    bus: BusPosition | None = None,
+) -> NewEvent:
+    """A later wording of the turn of this id. With `happened_at` None it came without a time, a day later."""
+    first = a_turn(user_id=user_id, session_id=session_id, turn_id=turn_id)
+    event = TurnRevised(
+        turn=KEYS.key(first.key),
+        revision=revision,
+        content=content,
+        role=role,
+        turn_id=turn_id,
+        name=name,
+        time_source=TimeSource.BUS if happened_at is None else TimeSource.GIVEN,
+    )
+    return NewEvent(
+        user_id=user_id,
+        session_id=session_id,
+        event=event,
+        key=f"turn/{user_id}/{session_id}/{turn_id}/{revision}",
+        happened_at=MONDAY + 86_400_000 if happened_at is None else happened_at,
+        lineage=first.lineage,
+        bus=bus,
+        time_assigned=happened_at is None,
+    )
+
+
+def a_retraction(
+    turn_id: str = "t1", session_id: str = "s1", *, user_id: str = "alice", bus: BusPosition | None = None
+) -> NewEvent:
+    """The wish to take back the turn of this id, in whatever wording."""
+    first = a_turn(user_id=user_id, session_id=session_id, turn_id=turn_id)
+    return NewEvent(
+        user_id=user_id,
+        session_id=session_id,
+        event=TurnRetracted(KEYS.key(first.key)),
+        key=f"retract/{first.key}",
+        happened_at=MONDAY,
+        lineage=first.lineage,
+        bus=bus,
+        time_assigned=True,
+    )
+
+
 def a_closing(session_id: str = "s1", *, user_id: str = "alice", key: str = "1") -> NewEvent:
     return _about_session(SessionClosed(), f"close/{user_id}/{session_id}/{key}", user_id, session_id)
 
@@ -106,6 +168,17 @@ def a_forgetting(session_id: str = "s1", *, user_id: str = "alice", key: str | N
     )
 
 
+def a_user_forgetting(user_id: str = "alice") -> NewEvent:
+    return NewEvent(
+        user_id=user_id,
+        session_id=None,
+        event=UserForgotten(),
+        key=f"forget_user/{user_id}",
+        happened_at=MONDAY,
+        time_assigned=True,
+    )
+
+
 def an_extraction(
     turns: tuple[int, ...],
     texts: tuple[str, ...] = ("Alice moved to Miami.",),
@@ -113,12 +186,17 @@ def an_extraction(
     session_id: str = "s1",
     user_id: str = "alice",
     basis: int = 0,
+    context: tuple[int, ...] = (),
+    covers: tuple[int, ...] | None = None,
 ) -> NewEvent:
     """A model's answer about one chunk, asked when the user's log stood at `basis`."""
     event = FactsExtracted(
         generation=1,
         chunk=an_id(f"chunk {turns}"),
         turns=turns,
+        context=context,
+        covers=turns if covers is None else covers,
+        replaces=None,
         model="offline",
         facts=tuple(ExtractedFact(text, (0,), MONDAY, MONDAY) for text in texts),
     )
@@ -128,7 +206,7 @@ def an_extraction(
 def a_parking(
     turns: tuple[int, ...], session_id: str = "s1", *, user_id: str = "alice", basis: int = 0
 ) -> NewEvent:
-    event = WorkParked(Task.EXTRACT, an_id(f"request {turns}"), ParkReason.MODEL_FAILED, turns)
+    event = WorkParked(Task.EXTRACT, an_id(f"request {turns}"), ParkReason.MODEL_FAILED, turns, turns)
     return _about_session(event, f"parked/{user_id}/{session_id}/{turns}", user_id, session_id, basis)
 
 
@@ -145,9 +223,10 @@ def a_summary(
     *,
     user_id: str = "alice",
     node: str = "node",
+    sources: tuple[int, ...] = (),
     basis: int = 0,
 ) -> NewEvent:
-    event = IntervalSummarised(1, an_id(node), "offline", text)
+    event = IntervalSummarised(1, an_id(node), sources, "offline", text)
     return _from_sessions(event, f"summary/{user_id}/{node}", user_id, sessions, basis)
 
 
@@ -161,10 +240,36 @@ def a_merge(
     sessions: Iterable[str] = ("s1",),
     *,
     user_id: str = "alice",
+    sources: tuple[int, ...] = (),
     basis: int = 0,
 ) -> NewEvent:
-    event = NodesMerged(1, an_id("unit"), (an_id("fact 1"), an_id("fact 2")), "offline", text)
+    event = NodesMerged(1, an_id("unit"), (an_id("fact 1"), an_id("fact 2")), sources, "offline", text)
     return _from_sessions(event, f"merge/{user_id}/{basis}", user_id, sessions, basis)
+
+
+def an_erasure(*, words: int = 0, names: int = 0) -> Erasure:
+    """What a receipt says of an erasing that took so many words and names."""
+    return Erasure(
+        first=0,
+        last=0,
+        turns=0,
+        extractions=0,
+        summaries=0,
+        groups=0,
+        decisions=0,
+        words=words,
+        names=names,
+        dead_letters=0,
+        bus_erased=0,
+        bus_left=0,
+        bus_left_until=None,
+        tombstoned=True,
+        admitted_again=0,
+        scanned_files=0,
+        scanned_bytes=0,
+        windows=0,
+        residues=0,
+    )
 
 
 def a_dead_letter(
@@ -186,6 +291,7 @@ def a_batch(*events: NewEvent, letters: tuple[DeadLetter, ...] = (), read_to: in
 
 def as_recorded(new: NewEvent, user_seq: int, *, seq: int | None = None, erased: bool = False) -> RecordedEvent:
     """The event as the fold reads it from the log (seq = user_seq unless given), its words erased or not."""
+    assert new.user_id is not None
     session = new.session if new.session_id is None else KEYS.session(new.user_id, new.session_id)
     key = KEYS.key(new.key)
     return RecordedEvent(

@@ -1,8 +1,7 @@
-"""`query`, `facts`, `users` and `status`: reading, which changes nothing."""
+"""`query`, `users` and `status`: reading, which changes nothing."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -10,14 +9,10 @@ import click
 from memforest import calls
 from memforest.commands.options import with_daemon
 from memforest.output import Screen, flatten
-from memforest.wire import JsonObject
 
 if TYPE_CHECKING:
     from memforest.client import Client
-    from memforest.types import Answer, Fact, Status, User
-
-# A page of facts stays far below an answer's bound, and a long list starts to show at once.
-_FACTS_PAGE = 500
+    from memforest.types import Answer, Status, User
 
 
 @click.command()
@@ -26,6 +21,7 @@ _FACTS_PAGE = 500
 @click.option("-k", type=click.IntRange(min=1), help="How many memories; 10, or with --max-tokens what fits.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Bound of the context, in tokens.")
 @click.option("--wait-for", metavar="KEY|SEQ", help="First wait until this event is in the memory.")
+@click.option("--as-of", metavar="USER_SEQ|TIME", help="Ask what was known then; a time with its offset.")
 @click.option("--context", is_flag=True, help="Print the prompt-ready text instead of the list.")
 @with_daemon
 def query(
@@ -36,10 +32,12 @@ def query(
     k: int | None,
     max_tokens: int | None,
     wait_for: str | None,
+    as_of: str | None,
     context: bool,
 ) -> None:
     """Ask USER's memory a QUESTION."""
     event = int(wait_for) if wait_for and wait_for.isdecimal() else wait_for
+    position = int(as_of) if as_of and as_of.isdecimal() else as_of
 
     def show(answer: Answer) -> None:
         if context:
@@ -47,10 +45,13 @@ def query(
         else:
             _show_memories(screen, answer)
         mark = answer.watermark
-        if not mark.is_current:
+        if answer.redacted:
+            screen.note(f"The words of {answer.redacted} events before are gone.")
+        if not mark.is_current and as_of is None:
             screen.note(f"Still being built: {mark.pending} pieces of work wait, {mark.lag_s:.1f} s behind.")
 
-    screen.answer(client, calls.query(user, question, k=k, max_tokens=max_tokens, wait_for=event), show)
+    call = calls.query(user, question, k=k, max_tokens=max_tokens, wait_for=event, as_of=position)
+    screen.answer(client, call, show)
 
 
 def _show_memories(screen: Screen, answer: Answer) -> None:
@@ -60,36 +61,6 @@ def _show_memories(screen: Screen, answer: Answer) -> None:
             for memory in answer.memories
         ),
         empty="Nothing is remembered that answers this.",
-    )
-
-
-@click.command()
-@click.argument("user")
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many; all of them otherwise.")
-@with_daemon
-def facts(client: Client, screen: Screen, user: str, limit: int | None) -> None:
-    """List what is known of USER, one fact a line."""
-    call = calls.facts(user, limit=min(limit or _FACTS_PAGE, _FACTS_PAGE))
-    found: list[Fact] = []
-    raw: list[object] = []
-    while True:
-        result = client.request(call.method, call.params, repeatable=True)
-        page = call.read(result)
-        found += page.facts
-        raw += result["facts"]
-        wanted = (limit - len(found)) if limit else _FACTS_PAGE
-        # A page without facts ends it too, or a cursor that stands still would go on for ever.
-        if page.next is None or not page.facts or wanted <= 0:
-            break
-        params: JsonObject = {**call.params, "limit": min(wanted, _FACTS_PAGE), "after": page.next}
-        call = replace(call, params=params)
-    if screen.as_json:
-        screen.json({"facts": raw[:limit]})
-        return
-    screen.table(
-        ("when", "kind", "sessions", "fact"),
-        ((fact.time_start, fact.role, fact.sessions, fact.text) for fact in found[:limit]),
-        empty="No facts yet.",
     )
 
 

@@ -1,8 +1,7 @@
-"""`sessions`, `forget` and `compact`: what is kept, and making it less."""
+"""`sessions`, `close` and `compact`: what is kept, and making it less."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +12,7 @@ from memforest.commands.options import with_daemon
 if TYPE_CHECKING:
     from memforest.client import Client
     from memforest.output import Screen
-    from memforest.types import Compaction, Receipt, Session, SessionClosed
+    from memforest.types import Compaction, Session, SessionClosed
 
 
 @click.command()
@@ -40,30 +39,6 @@ def sessions(client: Client, screen: Screen, user: str, session: str | None) -> 
         screen.answer(client, calls.sessions(user), show)
     else:
         screen.answer(client, calls.session(user, session), lambda one: show((one,)))
-
-
-@click.command()
-@click.argument("user")
-@click.argument("session")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@with_daemon
-def forget(client: Client, screen: Screen, user: str, session: str, yes: bool) -> None:
-    """Erase SESSION of USER and everything derived from it. It cannot be undone."""
-    if not yes:
-        if not sys.stdin.isatty():
-            raise click.UsageError("Nobody is here to confirm; say --yes.")
-        click.confirm(f"Erase session {session} of {user} for good?", abort=True, err=True)
-
-    def show(receipt: Receipt) -> None:
-        screen.line(
-            f"Forgotten: session {receipt.session_id} at user_seq {receipt.forgotten_user_seq}; "
-            f"{receipt.events_voided} events voided, {receipt.words_erased} words and "
-            f"{receipt.names_erased} names erased."
-        )
-        if not receipt.complete:
-            screen.note("Not complete yet: copies are still being removed. Ask again to see the receipt.")
-
-    screen.answer(client, calls.forget_session(user, session), show)
 
 
 @click.command()

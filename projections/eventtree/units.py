@@ -33,17 +33,19 @@ class Units:
 
     def apply_merge(self, recorded: RecordedEvent, event: NodesMerged) -> tuple[Group, list[Group]]:
         """A group replaces its members, and the smaller groups whose members it took: (new, replaced)."""
-        replaced = [
-            self.groups.pop(group)
-            for group in dict.fromkeys(self.group_of[fact] for fact in event.members if fact in self.group_of)
-        ]
-        for group in replaced:
-            for fact in group.members:
-                del self.group_of[fact]
+        held = dict.fromkeys(self.group_of[fact] for fact in event.members if fact in self.group_of)
+        replaced = [self.undo_group(group) for group in held]
         made = Group(make_group_id(event.members), event.unit, event.members, recorded.seq, len(event.text))
         self.groups[made.id] = made
         self.group_of.update((fact, made.id) for fact in made.members)
         return made, replaced
+
+    def undo_group(self, group_id: bytes) -> Group:
+        """A group stands for its members no more."""
+        group = self.groups.pop(group_id)
+        for fact in group.members:
+            del self.group_of[fact]
+        return group
 
 
 def make_group_id(members: tuple[FactId, ...]) -> bytes:

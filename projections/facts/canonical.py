@@ -7,17 +7,18 @@ Today identical text with the same anchor is one fact; the same event on another
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import NamedTuple
 
 from events.envelope import RecordedEvent, Reference, identify
 from events.memory import (
     Admission,
-    ChunkKey,
     ExtractedFact,
+    FactCorrected,
     FactId,
+    FactPinned,
     FactRole,
     FactsAdmitted,
     FactsExtracted,
@@ -42,10 +43,13 @@ class Likeness(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """One extracted fact as the fold keeps it: no text, but what is needed to place and find it."""
+    """One reading of a fact as the fold keeps it: no text, but what is needed to place and find it.
+
+    It was extracted, or a person wrote it (`corrected`) or wants to keep it (`pinned`).
+    """
 
     pointer: Pointer
-    chunk: ChunkKey
+    origin: Reference  # key of the event it comes from
     session: Reference
     turns: tuple[int, ...]
     said_at: Instant
@@ -56,6 +60,8 @@ class Occurrence:
     likeness: Likeness
     leaf_key: bytes
     length: int
+    corrected: bool = False
+    pinned: bool = False
 
 
 @dataclass(slots=True)
@@ -80,6 +86,16 @@ class Fact:
         """The turns it was read from, in log order."""
         return tuple(sorted({turn for occurrence in self.occurrences for turn in occurrence.turns}))
 
+    @property
+    def pinned(self) -> bool:
+        """Whether someone wants it to stay as it is."""
+        return any(occurrence.pinned for occurrence in self.occurrences)
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """Whom and what it names, in normal form."""
+        return frozenset(mention.label for occurrence in self.occurrences for mention in occurrence.mentions)
+
 
 class Canon:
     """All facts of one user, and the occurrences that are not admitted yet."""
@@ -97,14 +113,40 @@ class Canon:
         """Admit; the facts that were founded or joined, with the occurrence that did."""
         touched: list[tuple[Fact, Occurrence]] = []
         for admission in event.admissions:
-            occurrence = self.waiting.pop(admission.occurrence, None)
+            occurrence = self.waiting.get(admission.occurrence)
             if occurrence is None:
-                continue  # voided by a forgotten session; its admission stands for others, too
-            fact = self.facts.setdefault(admission.fact, Fact(admission.fact))
-            fact.occurrences.append(occurrence)
-            self._by_likeness.setdefault(occurrence.likeness, fact.id)
-            touched.append((fact, occurrence))
+                continue  # it stands no more; its admission stands for others, too
+            if admission.fact not in self.facts and admission.fact != found_fact(occurrence):
+                continue  # what founded the fact stands no more: this one is admitted anew, as the first
+            del self.waiting[admission.occurrence]
+            touched.append((self._join(admission.fact, occurrence), occurrence))
         return touched
+
+    def find(self, likeness: Likeness) -> Fact | None:
+        """The fact that says this, if there is one."""
+        fact = self._by_likeness.get(likeness)
+        return None if fact is None else self.facts[fact]
+
+    def admit(self, occurrence: Occurrence, fact: FactId | None = None) -> Fact:
+        """Take what a person says, which waits for no admission: the fact it joined or founded.
+
+        It goes to this fact if that is there, else to the one that says the same, else it founds one.
+        """
+        if fact is None or fact not in self.facts:
+            fact = self._by_likeness.get(occurrence.likeness) or fact or found_fact(occurrence)
+        return self._join(fact, occurrence)
+
+    def remove(self, fact: FactId) -> None:
+        """Know a fact no more."""
+        likeness = self.facts.pop(fact).first.likeness
+        if self._by_likeness.get(likeness) == fact:
+            del self._by_likeness[likeness]
+
+    def _join(self, fact: FactId, occurrence: Occurrence) -> Fact:
+        joined = self.facts.setdefault(fact, Fact(fact))
+        joined.occurrences.append(occurrence)
+        self._by_likeness.setdefault(occurrence.likeness, fact)
+        return joined
 
     def plan_admissions(self, generation: int) -> list[tuple[FactsAdmitted, frozenset[Reference]]]:
         """Decide on all waiting occurrences in log order: events with their lineage.
@@ -135,8 +177,11 @@ class Canon:
 
 
 def found_fact(occurrence: Occurrence) -> FactId:
-    """The id of the fact that this occurrence founds: hash of (chunk key, n) (design 3.2)."""
-    return identify(b"mf.fact", occurrence.chunk, occurrence.pointer.n.to_bytes(4, "big"))
+    """The id of the fact that this occurrence founds: hash of (key of its extraction, n).
+
+    Not of the chunk (design 3.2): a chunk that is extracted again may say something else under the same n.
+    """
+    return identify(b"mf.fact", occurrence.origin, occurrence.pointer.n.to_bytes(4, "big"))
 
 
 def make_leaf_key(nonce: bytes, n: int, time_start: Instant, text: str) -> bytes:
@@ -149,35 +194,42 @@ def make_leaf_key(nonce: bytes, n: int, time_start: Instant, text: str) -> bytes
 
 
 def read_occurrences(
-    recorded: RecordedEvent, event: FactsExtracted, said_at: dict[int, Instant]
+    recorded: RecordedEvent, event: FactsExtracted, said_at: Mapping[int, Instant]
 ) -> list[Occurrence]:
     """The occurrences of an extraction; `said_at` tells when each of its turns was said."""
-    assert recorded.session is not None
-    return [
-        _read_occurrence(recorded, recorded.session, event, n, fact, said_at) for n, fact in enumerate(event.facts)
-    ]
+    return [_read_occurrence(recorded, event.turns, n, fact, said_at) for n, fact in enumerate(event.facts)]
+
+
+def read_statement(
+    recorded: RecordedEvent, event: FactCorrected | FactPinned, said_at: Mapping[int, Instant]
+) -> Occurrence:
+    """What a person says is so, as an occurrence that stands on the same turns."""
+    occurrence = _read_occurrence(recorded, event.turns, 0, event.says, said_at)
+    pinned = isinstance(event, FactPinned)
+    return replace(occurrence, corrected=not pinned, pinned=pinned)
+
+
+def read_likeness(fact: ExtractedFact) -> Likeness:
+    """What a fact shares with others that say the same."""
+    return Likeness(_hash_text(fact.text), fact.time_start // _DAY_MS, fact.time_end // _DAY_MS)
 
 
 def _read_occurrence(
-    recorded: RecordedEvent,
-    session: Reference,
-    event: FactsExtracted,
-    n: int,
-    fact: ExtractedFact,
-    said_at: dict[int, Instant],
+    recorded: RecordedEvent, read: Sequence[int], n: int, fact: ExtractedFact, said_at: Mapping[int, Instant]
 ) -> Occurrence:
-    turns = tuple(event.turns[at] for at in fact.turns)
+    assert recorded.session is not None
+    turns = tuple(read[at] for at in fact.turns)
     return Occurrence(
         pointer=Pointer(recorded.seq, n),
-        chunk=event.chunk,
-        session=session,
+        origin=recorded.key,
+        session=recorded.session,
         turns=turns,
         said_at=max(said_at[turn] for turn in turns),
         time_start=fact.time_start,
         time_end=fact.time_end,
         role=fact.role,
         mentions=tuple(Mention(normalise_label(m.label), m.uncertain) for m in fact.mentions),
-        likeness=Likeness(_hash_text(fact.text), fact.time_start // _DAY_MS, fact.time_end // _DAY_MS),
+        likeness=read_likeness(fact),
         leaf_key=make_leaf_key(recorded.nonce, n, fact.time_start, fact.text),
         length=len(fact.text),
     )

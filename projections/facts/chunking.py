@@ -16,17 +16,18 @@ from events.time import Instant
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A run of turns of one session, and the turn before it there.
+    """A run of turns of one session.
 
-    `key` comes from the keys of the turns, so it is the same in every fold.
+    `key` comes from the keys of the turns, so it is the same in every fold. `places` are the seqs of the turns as
+    first recorded, retracted ones too; `turns` are the seqs of the wordings that stand.
     """
 
     key: ChunkKey
     session: Reference
     turns: tuple[int, ...]
+    places: tuple[int, ...]
     time_start: Instant
     time_end: Instant
-    previous: int | None
 
 
 @dataclass(slots=True)

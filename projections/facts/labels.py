@@ -9,6 +9,8 @@ from collections import Counter
 # A word with its inner marks; what stands before it tells whether it begins a sentence.
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 _SENTENCE_END = frozenset(".!?:;\n。！？：；…¿¡\"'“”„‘‚«»「『([（")
+# From here on scripts put no spaces between words: Han, Kana, Hangul.
+_UNSPACED_FROM = "\u2e80"
 _POSSESSIVE = re.compile(r"['’]s$")
 
 
@@ -68,6 +70,25 @@ class CapitalCounts:
 def first_word(label: str) -> str:
     """The word that decides whether a doubtful label is a name."""
     return label.split(" ", 1)[0]
+
+
+def occurs_in(label: str, text: str) -> bool:
+    """Whether a text has a label as a word or words of its own; both in normal form.
+
+    Scripts without spaces have no ends of words to look for: there it is enough that the signs are in it.
+    """
+    start = text.find(label)
+    while start >= 0:
+        end = start + len(label)
+        if not (_grows(text[start - 1 : start], label[0]) or _grows(label[-1], text[end : end + 1])):
+            return True
+        start = text.find(label, start + 1)
+    return False
+
+
+def _grows(one: str, other: str) -> bool:
+    """Whether two neighbours are of one word (either may be empty)."""
+    return one.isalnum() and other.isalnum() and max(one, other) < _UNSPACED_FROM
 
 
 def _begins_sentence(text: str, start: int) -> bool:

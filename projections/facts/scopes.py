@@ -7,13 +7,14 @@ capital may only come from its place in a sentence counts once the user's own tu
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
 from events.envelope import Reference
 from events.memory import FactId, Mention
-from projections.facts.labels import CapitalCounts, first_word, normalise_label
+from projections.facts.labels import CapitalCounts, first_word, normalise_label, occurs_in
 
 # Below these a label is a passing mention, not worth a tree (paper B; reference-code.md 2.5).
 ENTITY_FACTS_MIN = 3
@@ -49,8 +50,11 @@ class _Label:
     doubtful: set[FactId] = field(default_factory=set[FactId])
     sure_sessions: set[Reference] = field(default_factory=set[Reference])
     doubtful_sessions: set[Reference] = field(default_factory=set[Reference])
-    # Facts that came since it was last looked at; then, what the tree of `scope` holds because of the label.
+    # Where each fact was said when it named the entity last.
+    sessions: dict[FactId, frozenset[Reference]] = field(default_factory=dict[FactId, frozenset[Reference]])
+    # Facts that came and went since it was last looked at; what the tree of `scope` holds because of the label.
     fresh: set[FactId] = field(default_factory=set[FactId])
+    gone: set[FactId] = field(default_factory=set[FactId])
     held: set[FactId] = field(default_factory=set[FactId])
     scope: Scope | None = None
     counts_doubtful: bool = False
@@ -99,8 +103,23 @@ class EntityScopes:
             else:
                 entry.doubtful.add(fact)
                 entry.doubtful_sessions |= sessions
+            entry.sessions[fact] = sessions
             entry.fresh.add(fact)
         return {mention.label for mention in mentions}
+
+    def remove_fact(self, fact: FactId, labels: Iterable[str]) -> set[str]:
+        """A fact that named these labels is known no more; the labels."""
+        removed = {label for label in labels if label in self._labels}
+        for label in removed:
+            entry = self._labels[label]
+            _take_out(entry, fact)
+            entry.gone.add(fact)
+        return removed
+
+    def named_in(self, text: str) -> list[str]:
+        """The labels of facts that a text names, by rule; those that may be no names are left out."""
+        folded = normalise_label(text)
+        return sorted(label for label, entry in self._labels.items() if entry.sure and occurs_in(label, folded))
 
     @property
     def owner(self) -> str | None:
@@ -113,7 +132,9 @@ class EntityScopes:
         Costs as much as came since then. Only when the label itself turns into something else (a name, the
         owner, active) all of its facts are looked at.
         """
-        entry = self._labels[label]
+        entry = self._labels.get(label)
+        if entry is None:  # no fact names it any more
+            return []
         doubtful = bool(entry.doubtful) and self._capitals.is_name(label)
         scope = self._scope_of(label, entry, doubtful=doubtful)
         same = scope == entry.scope and doubtful == entry.counts_doubtful
@@ -124,13 +145,23 @@ class EntityScopes:
             changes.append(ScopeChange(entry.scope, frozenset(), frozenset(entry.held)))
             entry.held = set()
         if scope is not None:
-            leaving = frozenset() if same else frozenset(entry.held - counted)
+            leaving = frozenset(entry.held & entry.gone if same else entry.held - counted)
             changes.append(ScopeChange(scope, frozenset(counted - entry.held), leaving))
             entry.held |= counted
             entry.held -= leaving
-        entry.fresh = set()
+        entry.fresh, entry.gone = set(), set()
         entry.scope, entry.counts_doubtful = scope, doubtful
+        if not entry.sessions:
+            self._drop(label)
         return [change for change in changes if change.joining or change.leaving]
+
+    def _drop(self, label: str) -> None:
+        """No fact names it any more."""
+        del self._labels[label]
+        named = self._by_first_word[first_word(label)]
+        named.discard(label)
+        if not named:
+            del self._by_first_word[first_word(label)]
 
     def _scope_of(self, label: str, entry: _Label, *, doubtful: bool) -> Scope | None:
         """The scope that a label's facts are in now; None while the entity is not active."""
@@ -140,3 +171,12 @@ class EntityScopes:
         sessions = entry.sure_sessions | entry.doubtful_sessions if doubtful else entry.sure_sessions
         active = facts >= ENTITY_FACTS_MIN and len(sessions) >= ENTITY_SESSIONS_MIN
         return Scope(ScopeKind.ENTITY, label) if active else None
+
+
+def _take_out(entry: _Label, fact: FactId) -> None:
+    """A fact, and the sessions in which nothing else names the entity. Rare, so it may look at all facts."""
+    for facts in (entry.sure, entry.doubtful, entry.fresh):
+        facts.discard(fact)
+    entry.sessions.pop(fact, None)
+    entry.sure_sessions = {session for each in entry.sure for session in entry.sessions[each]}
+    entry.doubtful_sessions = {session for each in entry.doubtful for session in entry.sessions[each]}

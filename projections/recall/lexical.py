@@ -104,6 +104,14 @@ class LexicalIndex:
         self._lengths[row] = 0
         self._penalties = None
 
+    def terms_of(self, row: int) -> tuple[str, ...]:
+        """The terms of a live row, repeated as often as it holds them. KeyError if it is not live."""
+        found: list[str] = []
+        for term in self._terms_of[row]:
+            posting = self._postings[term]
+            found += [term] * posting.counts[bisect_left(posting.rows, row)]
+        return tuple(found)
+
     def scores(self, query_terms: Iterable[str], size: int) -> Scores:
         """The BM25 score of rows 0 .. size - 1, shape (size,); 0 where a row is not live or shares no term.
 

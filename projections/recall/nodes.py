@@ -52,6 +52,8 @@ class NodeSet:
         self.nodes: list[SearchNode | None] = []
         self.row_of: dict[bytes, int] = {}
         self._free: list[int] = []
+        # The terms of nodes that others stand for, so that they can come back without their text.
+        self._aside: dict[bytes, tuple[str, ...]] = {}
         self._said_at = np.zeros(64, dtype=np.int64)
         self._live = np.zeros(64, dtype=np.bool_)
         self._ids = np.zeros(64, dtype="S32")  # in hex: a trailing zero byte would be cut off
@@ -67,15 +69,7 @@ class NodeSet:
 
     def add(self, node: SearchNode, text: str) -> None:
         """Index a node under its text, which is not kept."""
-        row = self._take_row()
-        self.nodes[row] = node
-        self.row_of[node.id] = row
-        self._said_at[row] = node.said_at
-        self._live[row] = True
-        self._ids[row] = node.id.hex().encode()
-        self.lexical.add(row, terms(indexed_text(text, node.said_at)))
-        if node.kind is NodeKind.CHUNK:
-            self._link_chunk(row, node)
+        self._add(node, terms(indexed_text(text, node.said_at)))
 
     def replace(self, node: SearchNode) -> None:
         """Other sources for a node whose text and time stay as they are."""
@@ -94,6 +88,15 @@ class NodeSet:
         if node.kind is NodeKind.CHUNK:
             self._unlink_chunk(row, node)
         self._free.append(row)
+
+    def set_aside(self, node_id: bytes) -> None:
+        """Take a node out of the search for as long as another one stands for it."""
+        self._aside[node_id] = self.lexical.terms_of(self.row_of[node_id])
+        self.remove(node_id)
+
+    def bring_back(self, node: SearchNode) -> None:
+        """Search a node again that was set aside; its text and time are as they were."""
+        self._add(node, self._aside.pop(node.id))
 
     def set_vectors(self, ids: Sequence[bytes], vectors: Vectors) -> None:
         """Unit vectors of nodes, shape (len(ids), dimensions); of nodes that are gone they are dropped."""
@@ -147,6 +150,17 @@ class NodeSet:
         node = self.nodes[row]
         assert node is not None
         return node
+
+    def _add(self, node: SearchNode, indexed: Sequence[str]) -> None:
+        row = self._take_row()
+        self.nodes[row] = node
+        self.row_of[node.id] = row
+        self._said_at[row] = node.said_at
+        self._live[row] = True
+        self._ids[row] = node.id.hex().encode()
+        self.lexical.add(row, indexed)
+        if node.kind is NodeKind.CHUNK:
+            self._link_chunk(row, node)
 
     def _take_row(self) -> int:
         if self._free:

@@ -128,7 +128,7 @@ def _with_answers(said: list[NewEvent], first_seq: int) -> list[NewEvent]:
         admissions += [
             Admission(identify(b"mf.fact", key, n.to_bytes(4, "big")), Pointer(seq, n)) for n in range(len(facts))
         ]
-        extracted = FactsExtracted(1, key, seqs, "offline", facts)
+        extracted = FactsExtracted(1, key, seqs, (), seqs, None, "offline", facts)
         events.append(replace(said[0], event=extracted, key=f"facts/1/{key.hex()}", basis=0))
     for start in range(0, len(admissions), ADMISSIONS_MAX):
         decided = FactsAdmitted(1, tuple(admissions[start : start + ADMISSIONS_MAX]))

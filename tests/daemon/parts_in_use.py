@@ -12,6 +12,7 @@ import anyio
 
 from daemon.answers import Answer, Answerer, QueryParams
 from daemon.compaction import Compactor
+from daemon.erasing import Erasing
 from daemon.forgetting import Forgetter
 from daemon.memories import MEMORIES_MAX, Memories
 from daemon.worker import Worker, WorkerParameters
@@ -26,6 +27,7 @@ from projections.ports import Embedder
 from projections.recall.agpr import AgprParameters
 from tests.builders import KEYS, MONDAY, ManualClock, a_batch, a_closing, a_turn
 from tests.bus_in_use import Reported
+from tests.scripted_bus import erasing_without_a_server
 from tests.scripted_models import ScriptedEmbedder, ScriptedModel
 from tests.waiting import wait_until
 
@@ -48,6 +50,7 @@ class Parts:
     memories: Memories
     worker: Worker
     forgetter: Forgetter
+    erasing: Erasing
     compactor: Compactor
     answerer: Answerer
     reported: Reported
@@ -130,8 +133,9 @@ def build_parts(
         lambda user: compactor.planned.get(user, 0),
         clock,
     )
-    forgetter = Forgetter(log, memories, clock, reported, write_pause_s=0.05, wait_s=5)
-    return Parts(log, clock, model, memories, working, forgetter, compactor, answerer, reported)
+    erasing = erasing_without_a_server(log, log.path.parent, clock, reported)
+    forgetter = Forgetter(erasing, memories, wait_s=5)
+    return Parts(log, clock, model, memories, working, forgetter, erasing, compactor, answerer, reported)
 
 
 @asynccontextmanager

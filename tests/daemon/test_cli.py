@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from daemon import cli
+from daemon import cli, command_line
 from daemon.lifecycle import DirectoryInUse, lock_directory
 from events.errors import InvalidInput, LogDamaged, StoreIsNewer, StoreUnusable
 from events.log import EventLog
@@ -59,17 +59,17 @@ class Surprise(Exception):
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (DirectoryInUse(), cli.EX_TEMPFAIL),
-        (StoreIsNewer(), cli.EX_CONFIG),
-        (LogDamaged("the event at seq 3"), cli.EX_DATAERR),
-        (StoreUnusable(), cli.EX_IOERR),
-        (InvalidInput(), cli.EX_UNAVAILABLE),
-        (PermissionError(13, "Permission denied", "/data"), cli.EX_IOERR),
-        (Surprise("Xylophon"), cli.EX_SOFTWARE),
+        (DirectoryInUse(), command_line.EX_TEMPFAIL),
+        (StoreIsNewer(), command_line.EX_CONFIG),
+        (LogDamaged("the event at seq 3"), command_line.EX_DATAERR),
+        (StoreUnusable(), command_line.EX_IOERR),
+        (InvalidInput(), command_line.EX_UNAVAILABLE),
+        (PermissionError(13, "Permission denied", "/data"), command_line.EX_IOERR),
+        (Surprise("Xylophon"), command_line.EX_SOFTWARE),
     ],
 )
 def test_each_end_of_the_daemon_has_its_exit_code_and_sentence(error: Exception, code: int) -> None:
-    found, sentence = cli._explain(error)  # pyright: ignore[reportPrivateUsage]
+    found, sentence = command_line.explain(error)
 
     assert found == code
     assert sentence
@@ -80,7 +80,7 @@ def test_the_first_error_is_found_however_deep_it_stands() -> None:
     inner = StoreUnusable()
     group = ExceptionGroup("a", [ExceptionGroup("b", [ExceptionGroup("c", [inner]), ValueError()])])
 
-    assert cli._first(group) is inner  # pyright: ignore[reportPrivateUsage]
+    assert command_line.first_error(group) is inner
 
 
 def test_a_daemon_on_a_directory_in_use_ends_with_75(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_daemon_on_a_directory_in_use_ends_with_75(tmp_path: Path) -> None:
     ended = run_daemon(tmp_path)
     os.close(lock)
 
-    assert ended.returncode == cli.EX_TEMPFAIL
+    assert ended.returncode == command_line.EX_TEMPFAIL
     assert ended.stderr.splitlines() == [f"memforestd: {DirectoryInUse()}"]
 
 
@@ -98,7 +98,7 @@ def test_a_daemon_on_a_store_of_a_newer_release_ends_with_78(store: Path) -> Non
     connection.close()
     ended = run_daemon(store)
 
-    assert ended.returncode == cli.EX_CONFIG
+    assert ended.returncode == command_line.EX_CONFIG
     assert ended.stderr.splitlines() == [f"memforestd: {StoreIsNewer()}"]
 
 
@@ -115,7 +115,7 @@ def test_verify_of_a_damaged_log_ends_with_65_and_quotes_nothing(store: Path) ->
     damage(store / "events.db", "UPDATE words SET text = CAST('Xylophon 2' AS BLOB) WHERE seq = 2 AND n = 0")
     result = invoke("verify", data=store)
 
-    assert result.exit_code == cli.EX_DATAERR
+    assert result.exit_code == command_line.EX_DATAERR
     assert "seq 2" in result.output
     assert "Xylophon" not in result.output
 
@@ -123,7 +123,7 @@ def test_verify_of_a_damaged_log_ends_with_65_and_quotes_nothing(store: Path) ->
 def test_verify_without_a_store_ends_with_74(tmp_path: Path) -> None:
     result = invoke("verify", data=tmp_path)
 
-    assert result.exit_code == cli.EX_IOERR
+    assert result.exit_code == command_line.EX_IOERR
     assert "Traceback" not in result.output
 
 
@@ -133,7 +133,7 @@ def test_verify_of_a_digest_that_differs_ends_with_1(store: Path) -> None:
     connection.close()
     result = invoke("verify", data=store)
 
-    assert result.exit_code == cli.EX_DIFFERENT
+    assert result.exit_code == command_line.EX_DIFFERENT
     assert "DIFFERENT  facts: folded " in result.output
 
 
@@ -146,7 +146,7 @@ def test_doctor_tells_each_finding_with_its_mend_and_ends_with_1_at_an_error(sto
 
     assert warned.exit_code == 0
     assert f"-> chmod 700 {store}" in warned.output
-    assert failed.exit_code == cli.EX_DIFFERENT
+    assert failed.exit_code == command_line.EX_DIFFERENT
     assert {finding["level"] for finding in found["findings"]} >= {"ok", "error"}
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from daemon.cli import EX_CONFIG, main
+from daemon.cli import main
+from daemon.command_line import EX_CONFIG
 from daemon.config import (
     Config,
     ConfigInvalid,
@@ -25,11 +26,14 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "deploy" / "memforest.toml"
 # A value for each key that differs from its default and is allowed.
 OTHERS: dict[str, object] = {
     "data.dir": "/elsewhere",
+    "data.ballast_mb": 0,
+    "data.free_min_mb": 1,
     "bus.url": "nats://elsewhere:4222",
     "bus.stream": "OTHER_1-a",
     "bus.embedded": True,
     "bus.credentials": "/a.creds",
     "bus.zone": "Europe/Berlin",
+    "bus.reopen_forgotten": True,
     "socket.path": "/run/a.sock",
     "socket.mode": "0660",
     "models.concurrency": 4,

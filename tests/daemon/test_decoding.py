@@ -244,7 +244,9 @@ def test_a_message_on_a_subject_that_names_nobody_is_a_dead_letter_of_nobody(sub
         {**TURN, "surprise": SECRET_WORDS},
         {**without("role"), "content": SECRET_WORDS},
         {**TURN, "timestamp": SECRET_WORDS},
-        {**TURN, "revision": 1, "content": SECRET_WORDS},
+        {**TURN, "revision": -1, "content": SECRET_WORDS},
+        {**TURN, "revision": 2**40, "content": SECRET_WORDS},
+        {**without("id"), "revision": 1, "content": SECRET_WORDS},
         {**TURN, "user_id": SECRET_WORDS},
         {**TURN, "content": [{"type": SECRET_WORDS, "caption": 1}]},
         {**TURN, "id": "", "content": SECRET_WORDS},
@@ -287,7 +289,7 @@ def test_one_turn_that_cannot_be_read_takes_its_whole_message_along() -> None:
 
 def test_the_key_of_an_unreadable_turn_is_kept_for_whoever_waits_for_it() -> None:
     assert refused({**TURN, "timestamp": "never"}).key == "turn/alice/s1/m-17/0"
-    assert refused({**TURN, "revision": 2}).key == "turn/alice/s1/m-17/2"
+    assert refused({**TURN, "revision": 2, "timestamp": "never"}).key == "turn/alice/s1/m-17/2"
     assert refused({**without("id"), "timestamp": "never"}).key is None
     assert refused({**TURN, "id": 5}).key is None
     assert refused(b"{").key is None

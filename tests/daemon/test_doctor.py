@@ -11,11 +11,13 @@ import pytest
 
 from daemon.bus import BusUnavailable
 from daemon.config import Bus, Config, Data, Socket
-from daemon.doctor import Finding, create_stream, examine
+from daemon.disk import MIB, Ballast
+from daemon.doctor import Finding, create_stream, examine, examine_log
 from daemon.embedded_bus import LOOPBACK, free_port
 from events.log import EventLog
-from tests.builders import ManualClock, a_turn
+from tests.builders import ManualClock, a_batch, a_dead_letter, a_forgetting, a_turn
 from tests.bus_in_use import unattended_server
+from tests.stored import damage
 
 
 def a_config(folder: Path, **bus: object) -> Config:
@@ -56,6 +58,89 @@ async def test_a_store_in_order_tells_how_many_events_it_has(store: Path) -> Non
     assert findings["store"].sentence.startswith("200 events")
 
 
+async def looked_at(store: Path) -> tuple[list[Finding], list[tuple[int, int]]]:
+    progress: list[tuple[int, int]] = []
+    findings = await examine_log(a_config(store), lambda done, total: progress.append((done, total)))
+    return findings, progress
+
+
+async def test_a_deep_look_at_a_sound_log_says_how_many_events_it_checked(store: Path) -> None:
+    findings, progress = await looked_at(store)
+
+    assert [(finding.level, finding.sentence.split(" match")[0]) for finding in findings] == [
+        ("ok", "all 200 events")
+    ]
+    assert progress[-1] == (200, 200)
+
+
+async def test_a_deep_look_names_every_damaged_event_with_its_mend_and_tells_none_of_its_words(
+    store: Path,
+) -> None:
+    path = store / "events.db"
+    damage(path, "UPDATE events SET happened_at = 1 WHERE seq IN (3, 100)")
+    damage(path, "UPDATE words SET text = CAST('Xylophon' AS BLOB) WHERE seq = 50 AND n = 0")
+    damage(path, "DELETE FROM events WHERE seq BETWEEN 150 AND 152")
+    findings, _ = await looked_at(store)
+
+    assert [finding.sentence for finding in findings] == [
+        "the event at seq 3 (user_seq 3) does not match its chain",
+        "the event at seq 50 (user_seq 50) has words that do not match its commitment",
+        "the event at seq 100 (user_seq 100) does not match its chain",
+        "each event from seq 150 to 152 is missing",
+        "the running hash over all events does not match",
+    ]
+    assert all(finding.level == "error" and "restore" in finding.mend for finding in findings)
+    assert "Xylophon" not in str(findings)
+
+
+async def test_a_deep_look_at_a_file_that_is_no_store_is_an_error_and_not_a_crash(store: Path) -> None:
+    (store / "events.db").write_bytes(b"\xff" * 8192)
+    findings, progress = await looked_at(store)
+
+    assert [finding.level for finding in findings] == ["error"]
+    assert progress == []
+
+
+async def test_a_daemon_may_write_while_the_log_is_looked_at(store: Path, clock: ManualClock) -> None:
+    log = await EventLog.open(store / "events.db", clock)
+    added: list[int] = []
+
+    async def look() -> list[Finding]:
+        return await examine_log(a_config(store), lambda done, total: added.append(total))
+
+    findings = await look()
+    await log.append_event(a_turn(turn_id="one more"))
+    again = await look()
+    await log.close()
+
+    assert [finding.level for finding in (*findings, *again)] == ["ok", "ok"]
+    assert added[-1] == 201
+
+
+async def test_ballast_write_ahead_log_schema_and_what_waits_are_told(store: Path, clock: ManualClock) -> None:
+    before = await found(a_config(store))
+    Ballast(store / "ballast", 16 * MIB).make()
+    log = await EventLog.open(store / "events.db", clock)
+    await log.append(a_batch(a_turn(turn_id="again"), a_forgetting(), letters=(a_dead_letter(session_id="s2"),)))
+    (store / "events.db.before-1").touch()
+    after = await found(a_config(store))
+    await log.close()
+    none = await found(replace(a_config(store), data=Data(str(store), ballast_mb=0)))
+
+    assert (before["ballast"].level, after["ballast"].level, none["ballast"].level) == ("warning", "ok", "warning")
+    assert before["schema"].sentence.startswith("version ")
+    assert (after["write-ahead log"].level, after["copy"].level) == ("ok", "warning")
+    assert not {"dead letters", "forgetting", "copy"} & before.keys()
+    assert after["dead letters"].sentence == "1 could not be decoded"
+    assert after["forgetting"].sentence == "1 forgotten and not erased yet"
+
+
+async def test_less_room_than_ingest_needs_is_an_error(store: Path) -> None:
+    config = replace(a_config(store), data=Data(str(store), free_min_mb=1 << 20))
+
+    assert (await found(config))["disk"].level == "error"
+
+
 async def test_a_directory_that_others_can_read_is_a_warning_with_its_mend(store: Path) -> None:
     os.chmod(store, 0o755)
     finding = (await found(a_config(store)))["data.dir"]
@@ -92,7 +177,8 @@ async def test_a_server_without_the_stream_is_told_how_to_get_it_and_then_has_it
         after = (await found(config))["bus"]
 
     assert (before.level, before.mend) == ("error", "memforestd doctor --create-stream")
-    assert (made, again) == ("stream MEMFOREST was created", "stream MEMFOREST is there")
+    assert made == "stream MEMFOREST was created, and so is the bucket MEMFOREST_TOMBSTONES"
+    assert again == "stream MEMFOREST is there, and so is the bucket MEMFOREST_TOMBSTONES"
     assert after.level == "ok"
     assert url.partition("@")[0].removeprefix("nats://") not in before.sentence + after.sentence, "its token"
 

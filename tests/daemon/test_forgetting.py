@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 
-from daemon.forgetting import Forgetter, Receipt, SessionUnknown
+from daemon.forgetting import Forgetter
+from daemon.receipts import Receipt, SessionUnknown
 from events.log import EventLog
 from events.registry import read_sessions
 from tests.builders import KEYS, SECRET, ManualClock, a_batch, a_dead_letter, a_turn, seeded_nonces
@@ -38,7 +38,7 @@ async def test_the_receipt_counts_what_is_gone_and_no_file_of_the_log_holds_it(
         receipt = await parts.forgetter.forget("alice", "s1")
 
     # Two turns (content, role, turn id, name), the closing, an extraction and an admission.
-    assert (receipt.session_id, receipt.complete) == ("s1", True)
+    assert receipt.complete
     assert receipt.events_voided == 5
     assert receipt.words_erased >= 2 * 4 + 3
     assert b"Xylophon" not in stored_bytes(log_path)
@@ -70,7 +70,8 @@ async def test_many_who_ask_at_once_all_get_the_receipt(parts: Parts) -> None:
                 for session in ("s1", "s2", "s3", "s1", "s2", "s3"):
                     tasks.start_soon(forget, session)
 
-    assert sorted(receipt.session_id for receipt in receipts) == ["s1", "s1", "s2", "s2", "s3", "s3"]
+    wanted = sorted(KEYS.session("alice", session).hex() for session in ("s1", "s2", "s3") for _ in range(2))
+    assert sorted(receipt.tombstone.session or "" for receipt in receipts) == wanted
     assert all(receipt.complete for receipt in receipts)
 
 
@@ -125,7 +126,7 @@ async def test_who_gave_up_waiting_is_served_all_the_same(parts: Parts, log_path
         await parts.forgetter.forget("alice", "s1")
     before = stored_bytes(log_path)
     async with running_forgetter(parts):
-        await wait_until(lambda: bool(parts.reported.fields("forgetting.session_erased")))
+        await wait_until(lambda: bool(parts.reported.fields("forgetting.erased")))
 
     assert b"Xylophon" in before
     assert b"Xylophon" not in stored_bytes(log_path)
@@ -165,7 +166,7 @@ async def test_the_receipt_is_incomplete_while_a_reader_keeps_the_words_in_the_w
     parts: Parts, log_path: Path
 ) -> None:
     await parts.say("Xylophon")
-    impatient = Forgetter(parts.log, parts.memories, parts.clock, parts.reported, wait_s=0.3)
+    impatient = Forgetter(parts.erasing, parts.memories, wait_s=0.3)
     other = sqlite3.connect(f"{log_path.as_uri()}?mode=ro", uri=True, isolation_level=None)
     other.execute("BEGIN")
     other.execute("SELECT count(*) FROM events").fetchone()
@@ -178,7 +179,8 @@ async def test_the_receipt_is_incomplete_while_a_reader_keeps_the_words_in_the_w
 
     assert not receipt.complete
     assert "session.erased" not in held_back, "nothing is reported as done when it is not"
-    assert again == replace(receipt, complete=True)
+    assert (receipt.waiting_for, again.waiting_for) == ("erasing", None)
+    assert (again.complete, again.words_erased) == (True, receipt.words_erased)
 
 
 async def test_other_sessions_and_users_keep_everything(parts: Parts) -> None:

@@ -29,7 +29,7 @@ def reading(path: Path) -> Generator[sqlite3.Connection]:
 
 def impatient(parts: Parts) -> Forgetter:
     """Waits a moment only; the erasing is the business of the one that runs."""
-    return Forgetter(parts.log, parts.memories, parts.clock, parts.reported, wait_s=0.2)
+    return Forgetter(parts.erasing, parts.memories, wait_s=0.2)
 
 
 async def until_busy(parts: Parts, times: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -9,25 +10,37 @@ import msgspec
 import pytest
 
 from daemon.bus import NatsBus
+from daemon.corrections import Corrections
 from daemon.dead_letters import DeadLetters
 from daemon.decoding import Decoder
+from daemon.differences import Differences
+from daemon.disk import Disk
 from daemon.handlers import METHODS, Answering, make_handlers
+from daemon.history import History
 from daemon.ingest import Ingest
 from daemon.listings import Listings
 from daemon.offline.language_model import OfflineLanguageModel
 from daemon.protocol import Handlers, Request, read_params
 from daemon.publishing import Publisher
+from daemon.replaying import Replaying
+from daemon.session_events import SessionEvents
 from daemon.status import Status
 from daemon.structures import Structures
-from events.errors import InvalidInput, MemForestError
+from events.errors import InvalidInput, MemForestError, StoreUnusable
 from tests.builders import KEYS, ManualClock, a_batch, a_dead_letter
 from tests.bus_in_use import Reported
-from tests.daemon.parts_in_use import Parts, running, running_forgetter
+from tests.daemon.parts_in_use import Parts, running, running_forgetter, unwritable
 from tests.scripted_models import ModelFailed, ScriptedEmbedder
 
 WRITES = {
     "ingest",
     "sessions.close",
+    "sessions.replay",
+    "turns.retract",
+    "users.forget",
+    "facts.correct",
+    "facts.retract",
+    "facts.pin",
     "sessions.forget",
     "units.compact",
     "dead_letters.retry",
@@ -53,17 +66,23 @@ def handlers(parts: Parts, clock: ManualClock) -> Handlers:
         parts.worker,
         parts.answerer,
         models,
+        Disk(parts.log, Reported(), ballast_bytes=0, free_min_bytes=0),
     )
+    structures = Structures(parts.log, parts.memories)
     return make_handlers(
         Answering(
             log=parts.log,
             answerer=parts.answerer,
             listings=Listings(parts.log, parts.memories),
-            structures=Structures(parts.log, parts.memories),
+            structures=structures,
             publisher=Publisher(bus, decoder),
             forgetter=parts.forgetter,
             compactor=parts.compactor,
             dead_letters=DeadLetters(parts.log, decoder),
+            session_events=SessionEvents(parts.log),
+            differences=Differences(parts.log, History(parts.log, parts.memories.parameters)),
+            corrections=Corrections(parts.log, parts.memories, parts.worker, structures, clock),
+            replaying=Replaying(parts.log, parts.memories, clock),
             status=status,
         )
     )
@@ -126,6 +145,23 @@ async def test_status_tells_how_every_part_is(parts: Parts, handlers: Handlers, 
     assert status["worker"] == {"in_flight": 0, "parked": 1}
     assert status["watermark"] == {"user_seq": 4, "projected_user_seq": 4, "pending": 0, "lag_s": 0.0}
     assert "Xylophon" not in str(status)
+
+
+async def test_readyz_says_which_part_is_degraded_and_status_says_the_same(
+    parts: Parts, handlers: Handlers, log_path: Path
+) -> None:
+    before = await call(handlers, "readyz")
+    with unwritable(log_path), pytest.raises(StoreUnusable):
+        await parts.say("one")
+    during, status = await call(handlers, "readyz"), await call(handlers, "status")
+    await parts.log.probe()
+
+    assert (before["state"], list(before["reasons"])) == ("degraded", ["bus"])
+    assert during["reasons"]["store"] == "locked by another program"
+    assert status["health"] == during
+    assert (status["ingest"], status["disk"]["wal_large"]) == ({"paused": None}, False)
+    assert await call(handlers, "readyz") == before
+    assert await call(handlers, "healthz") == {"state": "ok"}
 
 
 async def test_status_of_a_user_that_nobody_knows_is_that_of_an_empty_memory(handlers: Handlers) -> None:

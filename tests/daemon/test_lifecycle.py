@@ -13,7 +13,14 @@ from pathlib import Path
 import anyio
 import pytest
 
-from daemon.lifecycle import DirectoryInUse, lock_directory, notify_systemd, watch_signals, watchdog_period_s
+from daemon.lifecycle import (
+    DirectoryInUse,
+    feed_watchdog,
+    lock_directory,
+    notify_systemd,
+    watch_signals,
+    watchdog_period_s,
+)
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,6 +124,56 @@ def test_the_watchdog_is_fed_twice_in_its_time(
         monkeypatch.setenv("WATCHDOG_USEC", usec)
 
     assert watchdog_period_s() == period_s
+
+
+async def test_the_watchdog_is_fed_only_while_the_writer_answers(
+    notified: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", "20000")
+    asked: list[anyio.Event] = []
+
+    async def answer() -> None:
+        """Three times at once, and then as a disk that hangs."""
+        asked.append(anyio.Event())
+        if len(asked) > 3:
+            await asked[-1].wait()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(feed_watchdog, answer)
+        await wait_until(lambda: len(asked) == 4)
+        fed = [notified.recv(100) for _ in range(3)]
+        with anyio.move_on_after(0.1):
+            await anyio.sleep_forever()
+        with pytest.raises(BlockingIOError):
+            notified.recv(100)
+        asked[-1].set()
+        await wait_until(lambda: len(asked) == 5)
+        tasks.cancel_scope.cancel()
+
+    assert fed == [b"WATCHDOG=1"] * 3
+    assert notified.recv(100) == b"WATCHDOG=1"
+
+
+async def test_nobody_is_asked_when_systemd_does_not_want_to_hear(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WATCHDOG_USEC", raising=False)
+
+    async def answer() -> None:
+        raise AssertionError("nobody wants to hear")
+
+    await feed_watchdog(answer)
+
+
+def test_a_failed_fsync_ends_the_process_with_one_line_and_nothing_else() -> None:
+    """Not even what is registered for the end of the process."""
+    code = (
+        "import atexit; atexit.register(print, 'at the end');"
+        "from daemon.lifecycle import end_of_sync_failure; end_of_sync_failure(print)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-u", "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert (ended.returncode, ended.stdout) == (os.EX_IOERR, "store.fsync_failed\n")
 
 
 async def test_the_first_signal_asks_and_the_second_forces() -> None:

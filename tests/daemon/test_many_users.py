@@ -14,9 +14,10 @@ import pytest
 
 from daemon.worker import PLANNERS
 from events.envelope import Reference
+from events.hindsight import read_hindsight
 from events.log import EventLog
 from events.reading import read_user
-from events.registry import read_tombstones, read_waiting_sessions
+from events.registry import read_waiting_sessions
 from tests.builders import SECRET, ManualClock, seeded_nonces
 from tests.daemon.parts_in_use import MINUTE_MS, QUICK, Parts, build_parts, event_types, running
 from tests.stored import stored_rows
@@ -39,7 +40,7 @@ class WatchedLog(EventLog):
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         if isinstance(work, partial):
-            self.folds += work.func is read_tombstones  # read once before each fold from nothing
+            self.folds += work.func is read_hindsight  # read once before each fold from nothing
             self.ticks += work.func is read_waiting_sessions
             if work.func is read_user and work.keywords["user"] in self.slow:
                 await anyio.sleep_forever()

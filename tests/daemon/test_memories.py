@@ -257,7 +257,7 @@ async def test_words_that_go_while_a_memory_is_folded_from_nothing_are_passed_ov
                     pass
             return await super().read(work)
 
-    reader = ForgettingLog(log._writer, log._readers, KEYS, log.head, lambda: 0, lambda _: b"")
+    reader = ForgettingLog(log._writer, log._readers, KEYS, log.head, lambda: 0, lambda _: b"", log.path)
     memory = await fold_from_nothing(reader, ALICE, SMALL)
 
     assert (memory.user_seq, len(memory.nodes)) == (601, 0)
@@ -290,7 +290,8 @@ async def test_an_event_that_cannot_be_folded_is_damage_of_its_user_and_never_ha
     await parts.say("Xylophon", user_id="alice")
     await parts.memory("alice")
     await parts.memory("bob")
-    bad = FactsExtracted(1, an_id("chunk"), (999,), "m", (ExtractedFact("Xylophon", (0,), MONDAY, MONDAY),))
+    fact = ExtractedFact("Xylophon", (0,), MONDAY, MONDAY)
+    bad = FactsExtracted(1, an_id("chunk"), (999,), (), (999,), None, "m", (fact,))
     event = NewEvent("alice", "s1", bad, "facts/bad", MONDAY, lineage_of(["s1"]), basis=1)
 
     async with running_forgetter(parts):

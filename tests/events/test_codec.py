@@ -14,6 +14,9 @@ from events.errors import LogDamaged
 from events.memory import (
     Admission,
     ExtractedFact,
+    FactCorrected,
+    FactPinned,
+    FactRetracted,
     FactRole,
     FactsAdmitted,
     FactsExtracted,
@@ -30,13 +33,21 @@ from events.memory import (
 )
 from events.session import (
     ChunkClosed,
+    Erasure,
     Part,
+    Replacement,
+    ReplayStarted,
     SessionClosed,
     SessionErased,
     SessionForgotten,
+    SessionReplayed,
     TimeSource,
     TurnConflicted,
     TurnRecorded,
+    TurnRetracted,
+    TurnRevised,
+    UserErased,
+    UserForgotten,
 )
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -44,6 +55,42 @@ A = bytes.fromhex("aa" * 16)
 B = bytes.fromhex("bb" * 16)
 
 # What the golden files hold. A file that was released once must be read like this for ever.
+TWO_FACTS = (
+    ExtractedFact(
+        text="Alice moved to Miami.",
+        turns=(0, 2),
+        time_start=1_719_792_000_000,
+        time_end=1_719_878_399_999,
+        role=FactRole.EVENT,
+        mentions=(Mention("Alice", False), Mention("Miami", True)),
+        topics=("moving",),
+        state=StateOf("Alice", "home"),
+    ),
+    ExtractedFact(text="Alice likes the sea.", turns=(1,), time_start=-5, time_end=-5),
+)
+MIAMI = ExtractedFact("Alice moved to Miami.", (0,), 1_719_792_000_000, 1_719_878_399_999, FactRole.EVENT)
+TAMPA = dataclasses.replace(MIAMI, text="Alice moved to Tampa.")
+ERASURE = Erasure(
+    first=1,
+    last=39,
+    turns=7,
+    extractions=3,
+    summaries=2,
+    groups=1,
+    decisions=4,
+    words=57,
+    names=13,
+    dead_letters=1,
+    bus_erased=8,
+    bus_left=2,
+    bus_left_until=1_719_824_400_000,
+    tombstoned=True,
+    admitted_again=5,
+    scanned_files=9,
+    scanned_bytes=81_920,
+    windows=640,
+    residues=0,
+)
 EXPECTED: dict[str, Event] = {
     "turn.recorded.v1": TurnRecorded(
         content="I moved to Miami.\u0000 我搬到了迈阿密。",
@@ -63,35 +110,61 @@ EXPECTED: dict[str, Event] = {
     "chunk.closed.v1": ChunkClosed(last_turn=31),
     "session.closed.v1": SessionClosed(),
     "session.forgotten.v1": SessionForgotten(),
-    "session.erased.v1": SessionErased(
-        forgotten=40, events_voided=12, words_erased=57, names_erased=13, dead_letters_erased=1
+    "replay.started.v1": ReplayStarted(),
+    "session.replayed.v1": SessionReplayed(started=30, replaced=(Replacement(5, 31), Replacement(9, 33))),
+    "session.erased.v1": SessionErased(forgotten=40, erasure=ERASURE),
+    "user.forgotten.v1": UserForgotten(),
+    "user.erased.v1": UserErased(
+        forgotten=40, erasure=dataclasses.replace(ERASURE, bus_left=0, bus_left_until=None, tombstoned=False)
     ),
+    "turn.revised.v1": TurnRevised(
+        turn=A,
+        revision=2,
+        content="I moved to Tampa.",
+        role="user",
+        turn_id="m-17",
+        name="Alice",
+        metadata='{"edited":true}',
+        time_source=TimeSource.BUS,
+    ),
+    "turn.retracted.v1": TurnRetracted(turn=A),
+    # Version 1 knew no revisions: it covered what it read, and read nothing besides.
     "facts.extracted.v1": FactsExtracted(
         generation=1,
         chunk=A,
         turns=(3, 4, 6),
+        context=(),
+        covers=(3, 4, 6),
+        replaces=None,
         model="offline-1",
-        facts=(
-            ExtractedFact(
-                text="Alice moved to Miami.",
-                turns=(0, 2),
-                time_start=1_719_792_000_000,
-                time_end=1_719_878_399_999,
-                role=FactRole.EVENT,
-                mentions=(Mention("Alice", False), Mention("Miami", True)),
-                topics=("moving",),
-                state=StateOf("Alice", "home"),
-            ),
-            ExtractedFact(text="Alice likes the sea.", turns=(1,), time_start=-5, time_end=-5),
-        ),
+        facts=TWO_FACTS,
+    ),
+    "facts.extracted.v2": FactsExtracted(
+        generation=1,
+        chunk=A,
+        turns=(3, 4, 6),
+        context=(2,),
+        covers=(3, 4, 5),
+        replaces=8,
+        model="offline-1",
+        facts=TWO_FACTS,
     ),
     "facts.admitted.v1": FactsAdmitted(
         generation=1, admissions=(Admission(A, Pointer(9, 0)), Admission(B, Pointer(9, 1)))
     ),
-    "interval.summarised.v1": IntervalSummarised(generation=2, digest=A, model="offline-1", text="A move."),
+    "interval.summarised.v1": IntervalSummarised(
+        generation=2, digest=A, sources=(3, 9), model="offline-1", text="A move."
+    ),
     "units.partitioned.v1": UnitsPartitioned(generation=1, unit=A, members=(A, B)),
-    "nodes.merged.v1": NodesMerged(generation=1, unit=A, members=(A, B), model="offline-1", text="One text."),
-    "work.parked.v1": WorkParked(task=Task.EXTRACT, request=B, reason=ParkReason.ANSWER_INVALID, turns=(3, 4)),
+    "nodes.merged.v1": NodesMerged(
+        generation=1, unit=A, members=(A, B), sources=(9, 11), model="offline-1", text="One text."
+    ),
+    "fact.retracted.v1": FactRetracted(fact=A, turns=(3,), was=MIAMI),
+    "fact.corrected.v1": FactCorrected(fact=A, turns=(3,), was=MIAMI, says=TAMPA),
+    "fact.pinned.v1": FactPinned(fact=A, pinned=False, replaces=17, turns=(3,), says=MIAMI),
+    "work.parked.v1": WorkParked(
+        task=Task.EXTRACT, request=B, reason=ParkReason.ANSWER_INVALID, turns=(3, 4), covers=(3, 5)
+    ),
 }
 
 
@@ -269,7 +342,7 @@ def test_no_text_hides_in_a_record_inside_an_event() -> None:
         lambda text: WorkParked(Task.EXTRACT, text, ParkReason.MODEL_FAILED),
         lambda text: WorkParked(text, A, ParkReason.MODEL_FAILED),
         lambda text: UnitsPartitioned(1, A, (text,)),
-        lambda text: FactsExtracted(1, A, (text,), "m", ()),
+        lambda text: FactsExtracted(1, A, (text,), (), (), None, "m", ()),
     ],
 )
 def test_text_that_got_past_the_types_never_reaches_the_body(wrong: Callable[[Any], Event]) -> None:

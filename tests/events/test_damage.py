@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+import anyio
 import pytest
 
 from events.envelope import RecordedEvent, commit_to
+from events.erasure import erase_slice
 from events.errors import LogDamaged, StoreUnusable
-from events.log import EventLog
+from events.integrity import (
+    CHAIN,
+    COMMITMENT,
+    LAST,
+    MISSING,
+    RUNNING,
+    STRUCTURE,
+    UNREADABLE,
+    WORDS_MISSING,
+    Damage,
+    Walk,
+    check_start,
+    describe,
+)
+from events.log import EventLog, LogReader
 from events.reading import read_events, read_user
-from tests.builders import KEYS, SECRET, ManualClock, a_batch, a_turn, seeded_nonces
+from tests.builders import KEYS, SECRET, ManualClock, a_batch, a_forgetting, a_turn, seeded_nonces
 from tests.stored import damage, stored_rows
 
 PRIVATE = "a private sentence"
@@ -138,6 +155,153 @@ async def test_a_page_that_is_no_page_any_more_is_said_to_be_unreadable(store: P
     async with opened(store, clock) as log:
         with pytest.raises(StoreUnusable, match="could not be read: SQLITE_CORRUPT"):
             await log.read(partial(read_events, seqs=[1]))
+
+
+async def walked(path: Path, last_events: int | None = None) -> list[Damage]:
+    """What a walk finds through a read-only connection."""
+    reader = await LogReader.open_to_read(path)
+    walk = Walk()
+    try:
+        await reader.read(partial(walk.begin, last_events=last_events))
+        while not await reader.read(walk.step):
+            pass
+    finally:
+        await reader.close()
+    return walk.damages
+
+
+@pytest.fixture(scope="module")
+def large_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """1,500 turns of three users in turn: user_seq = (seq + 2) // 3."""
+    path = tmp_path_factory.mktemp("large") / "events.db"
+
+    async def grow() -> None:
+        async with opened(path, ManualClock()) as log:
+            users = ("alice", "bob", "carol")
+            for start in range(0, 1500, 250):
+                turns = (a_turn(user_id=users[n % 3], turn_id=f"t{n}") for n in range(start, start + 250))
+                await log.append(a_batch(*turns))
+
+    anyio.run(grow)
+    return path
+
+
+@pytest.fixture
+def large(large_once: Path, log_path: Path) -> Path:
+    """A copy of it to be damaged."""
+    return Path(shutil.copy(large_once, log_path))
+
+
+async def test_a_walk_over_a_sound_log_finds_nothing(large: Path) -> None:
+    assert await walked(large) == []
+    assert await walked(large, last_events=700) == []
+
+
+async def test_a_walk_names_every_damaged_event_and_not_only_the_first(large: Path) -> None:
+    damage(large, "UPDATE events SET happened_at = 1 WHERE seq IN (10, 1200)")
+    damage(large, "UPDATE words SET text = x'41' WHERE seq = 20 AND n = 0")
+    damage(large, "UPDATE words SET text = NULL WHERE seq = 30")
+    damage(large, "UPDATE words SET nonce = zeroblob(16) WHERE seq = 601")
+    damage(large, "UPDATE events SET body = x'7b7d' WHERE seq = 700")
+
+    assert await walked(large) == [
+        Damage(CHAIN, 10, 4),
+        Damage(COMMITMENT, 20, 7),
+        Damage(WORDS_MISSING, 30, 10),
+        Damage(COMMITMENT, 601, 201),
+        Damage(CHAIN, 700, 234),
+        Damage(CHAIN, 1200, 400),
+    ]
+
+
+async def test_a_changed_chain_names_its_own_event_and_not_the_next_one(large: Path) -> None:
+    damage(large, "UPDATE events SET chain = zeroblob(32) WHERE seq = 10")
+
+    assert await walked(large) == [Damage(CHAIN, 10, 4), Damage(RUNNING)]
+
+
+async def test_missing_events_are_named_with_their_place_also_at_the_end(large: Path) -> None:
+    damage(large, "DELETE FROM events WHERE seq IN (4, 5, 900, 1500)")
+
+    assert await walked(large) == [
+        Damage(MISSING, 4),  # of alice or of bob: nothing tells which of the two
+        Damage(MISSING, 5),
+        Damage(MISSING, 900, 300),
+        Damage(MISSING, 1500, 500),
+        Damage(RUNNING),
+    ]
+
+
+async def test_an_event_given_to_another_user_is_named_once(large: Path) -> None:
+    damage(large, "UPDATE events SET user = zeroblob(16) WHERE seq = 31")
+
+    assert await walked(large) == [Damage(CHAIN, 31, 11)]
+
+
+async def test_a_head_or_a_user_that_says_otherwise_is_named(large: Path) -> None:
+    damage(large, "UPDATE users SET chain = zeroblob(32) WHERE user = ?", KEYS.user("bob"))
+    damage(large, "UPDATE head SET running = zeroblob(32)")
+
+    assert await walked(large) == [Damage(RUNNING), Damage(LAST, 1499, 500)]
+
+
+async def test_an_unreadable_page_names_the_events_on_it_and_the_others_are_still_looked_at(large: Path) -> None:
+    damage(large, "UPDATE events SET happened_at = 1 WHERE seq = 1490")
+    spoil_page(large, page_with(large, "SELECT chain FROM events WHERE seq = 750"))
+    found = await walked(large)
+
+    unreadable = [each.seq for each in found if each.check == UNREADABLE]
+    assert unreadable
+    assert unreadable == list(range(min(map(int, unreadable)), max(map(int, unreadable)) + 1))  # type: ignore[arg-type]
+    assert {each.check for each in found} == {UNREADABLE, CHAIN, RUNNING}
+    assert [each for each in found if each.check == CHAIN] == [Damage(CHAIN, 1490, 497)]
+    assert any(sentence.startswith(f"each event from seq {unreadable[0]} to ") for sentence in describe(found))
+
+
+async def test_an_unreadable_page_of_words_names_its_events_too(large: Path) -> None:
+    spoil_page(large, page_with(large, "SELECT nonce FROM words WHERE seq = 750 AND n = 0"))
+    found = await walked(large)
+
+    assert found
+    assert {each.check for each in found} == {UNREADABLE}
+    assert all(each.user_seq == (each.seq + 2) // 3 for each in found if each.seq)
+
+
+async def test_words_that_were_erased_are_no_damage(large: Path, clock: ManualClock) -> None:
+    async with opened(large, clock) as log:
+        await log.append(a_batch(a_forgetting(user_id="bob")))
+        while not await log.write(partial(erase_slice, subject=KEYS.session("bob", "s1"))):
+            pass
+
+    assert stored_rows(large, "SELECT count(*) FROM words WHERE text IS NULL")[0][0] > 500
+    assert await walked(large) == []
+
+
+async def test_a_start_looks_at_the_end_of_the_log_and_at_its_structure(large: Path) -> None:
+    async def start() -> None:
+        reader = await LogReader.open_to_read(large)
+        try:
+            await reader.read(check_start)
+        finally:
+            await reader.close()
+
+    await start()
+    damage(large, "UPDATE events SET happened_at = 1 WHERE seq = 10")
+    await start()  # `doctor --deep` and whoever reads alice finds that one
+    damage(large, "UPDATE events SET happened_at = 1 WHERE seq IN (501, 1500)")
+    with pytest.raises(
+        LogDamaged, match=r"seq 501 \(user_seq 167\) does not match its chain; the event at seq 1500"
+    ):
+        await start()
+    spoil_page(large, page_with(large, "SELECT chain FROM events WHERE seq = 750"))
+    with pytest.raises((LogDamaged, StoreUnusable), match=f"{STRUCTURE}|CORRUPT"):
+        await start()
+
+
+def page_with(path: Path, statement: str) -> int:
+    """The page that holds the bytes which a statement selects."""
+    ((found,),) = stored_rows(path, statement)
+    return path.read_bytes().index(found) // 4096 + 1
 
 
 def spoil_page(path: Path, page: int, size: int = 4096) -> None:

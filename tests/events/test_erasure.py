@@ -13,7 +13,9 @@ from events.envelope import NewEvent
 from events.erasure import (
     SLICE_EVENTS,
     ErasureCounts,
+    Unerased,
     count_erased,
+    count_voided,
     erase_slice,
     read_unerased,
     truncate_wal,
@@ -35,6 +37,7 @@ from tests.builders import (
     a_forgetting,
     a_summary,
     a_turn,
+    an_erasure,
     an_extraction,
     seeded_nonces,
 )
@@ -48,14 +51,14 @@ TEXTS = ("words", "names", "letters")
 async def erase(log: EventLog, session: bytes = S1) -> int:
     """Erase to the end; the number of slices it took."""
     slices = 1
-    while not await log.write(partial(erase_slice, session=session)):
+    while not await log.write(partial(erase_slice, subject=session)):
         slices += 1
     assert await log.write(truncate_wal)
     return slices
 
 
 async def counts(log: EventLog, session: bytes = S1) -> ErasureCounts:
-    return await log.read(partial(count_erased, session=session))
+    return await log.read(partial(count_erased, subject=session))
 
 
 async def fill(log: EventLog) -> None:
@@ -88,7 +91,9 @@ async def test_exactly_what_came_from_the_session_goes_and_all_else_is_the_same_
     await erase(log)
     after = stored_tables(log_path)
 
-    assert {name for name in before if before[name] != after[name]} == {*TEXTS, "sessions"}
+    counted = {"sessions", "turns", "erasures", "unwanted"}
+    assert {name for name in before if before[name] != after[name]} == {*TEXTS, *counted}
+    assert [row[1] for row in after["turns"]] == [row[1] for row in before["turns"] if row[1] != S1]
     gone = [row for row in after["words"] if row[3] is None]
     kept = [row for row in after["words"] if row[3] is not None]
     assert sorted({row[0] for row in gone}) == [1, 3, 5, 6]
@@ -107,9 +112,14 @@ async def test_exactly_what_came_from_the_session_goes_and_all_else_is_the_same_
         b"forget/alice/s1",
     }
     assert [row[5] for row in after["letters"]] == [None, b"kept letter", b"kept letter of nobody"]
-    assert await counts(log) == ErasureCounts(
-        forgotten=8, events_voided=5, words_erased=3 + 3 + 2 + 2, names_erased=7, dead_letters_erased=1
-    )
+    taken = ErasureCounts(words=3 + 3 + 2 + 2, names=7, dead_letters=1, bus_erased=0, bus_left=1)
+    assert await counts(log) == taken
+    forgotten = Unerased(KEYS.user("alice"), S1, forgotten=8)
+    assert await log.read(read_unerased) == (forgotten,)
+    assert await log.read(partial(count_voided, erased=forgotten)) == {
+        "turn.recorded": (2, 1, 3), "facts.extracted": (1, 4, 4), "interval.summarised": (1, 5, 5),
+        "session.closed": (1, 7, 7),
+    }  # fmt: skip
 
 
 async def test_an_erased_event_keeps_its_place_and_the_chain_still_verifies(log: EventLog) -> None:
@@ -186,19 +196,19 @@ async def test_erasing_in_slices_may_stop_after_any_of_them(
     done = False
     seen: list[ErasureCounts] = []
     while not done:
-        done = await log.write(partial(erase_slice, session=S1))
+        done = await log.write(partial(erase_slice, subject=S1))
         seen.append(await counts(log))
         slices += 1
         await log.close()
         log = await EventLog.open(log_path, clock, seeded_nonces(1))
-        assert await log.read(read_unerased) == ((KEYS.user("alice"), S1),)
-    await log.write(partial(erase_slice, session=S1))  # stopped before the receipt: once more
+        assert await log.read(read_unerased) == (Unerased(KEYS.user("alice"), S1, 8),)
+    await log.write(partial(erase_slice, subject=S1))  # stopped before the receipt: once more
     again = await counts(log)
     await log.close()
 
     assert slices == 3
-    assert [each.words_erased for each in seen] == [6, 10, 10]
-    assert again == seen[-1] == ErasureCounts(8, 5, 10, 7, 1)
+    assert [each.words for each in seen] == [6, 10, 10]
+    assert again == seen[-1] == ErasureCounts(words=10, names=7, dead_letters=1, bus_erased=0, bus_left=1)
 
 
 @pytest.mark.parametrize("turns", [0, 1, SLICE_EVENTS - 1, SLICE_EVENTS, SLICE_EVENTS + 1])
@@ -209,17 +219,17 @@ async def test_a_slice_holds_so_many_events_and_no_session_is_too_small_or_too_l
     await log.append_event(a_forgetting())
 
     assert await erase(log) == turns // SLICE_EVENTS + 1
-    assert (await counts(log)).words_erased == turns * 4
+    assert (await counts(log)).words == turns * 4
 
 
 async def test_turns_come_in_between_slices(log: EventLog) -> None:
     await log.append(a_batch(*(a_turn(turn_id=f"t{n}") for n in range(SLICE_EVENTS + 5))))
     await log.append_event(a_forgetting())
 
-    assert not await log.write(partial(erase_slice, session=S1))
+    assert not await log.write(partial(erase_slice, subject=S1))
     assert (await log.append_event(a_turn(session_id="s2"))).verdict is Verdict.RECORDED
     assert (await log.append_event(a_turn(turn_id="late"))).verdict is Verdict.REFUSED
-    assert await log.write(partial(erase_slice, session=S1))
+    assert await log.write(partial(erase_slice, subject=S1))
 
 
 async def test_the_receipt_ends_the_erasing_without_bringing_the_name_back(log: EventLog, log_path: Path) -> None:
@@ -240,10 +250,8 @@ def a_receipt(taken: ErasureCounts) -> NewEvent:
         user_id="alice",
         session_id=None,
         session=S1,
-        event=SessionErased(
-            taken.forgotten, taken.events_voided, taken.words_erased, taken.names_erased, taken.dead_letters_erased
-        ),
-        key=f"erased/{S1.hex()}/{taken.forgotten}",
+        event=SessionErased(8, an_erasure(words=taken.words, names=taken.names)),
+        key=f"erased/{S1.hex()}/8",
         happened_at=MONDAY,
     )
 
@@ -261,7 +269,7 @@ async def test_what_was_erased_is_known_by_its_key_and_never_comes_back(log: Eve
         a_forgetting(key="private"),
     ]
     outcomes = [(await log.append_event(each)).verdict for each in again]
-    assert outcomes == [Verdict.DUPLICATE] * 5
+    assert outcomes == [Verdict.REFUSED] * 3 + [Verdict.DUPLICATE] * 2
     assert (await log.append_event(a_turn("private three", turn_id="t3"))).verdict is Verdict.REFUSED
     assert b"private" not in stored_bytes(log_path)
 

@@ -12,8 +12,26 @@ from events.envelope import NewEvent
 from events.errors import StaleDecision
 from events.gate import CHANGES_FACTS, DECISIONS, Verdict
 from events.log import EventLog
-from events.memory import FactsAdmitted, NodesMerged, Pointer, UnitsPartitioned
-from events.session import SessionClosed, SessionForgotten, TurnRecorded
+from events.memory import (
+    FactCorrected,
+    FactPinned,
+    FactRetracted,
+    FactsAdmitted,
+    FactsExtracted,
+    IntervalSummarised,
+    NodesMerged,
+    Pointer,
+    UnitsPartitioned,
+)
+from events.session import (
+    SessionClosed,
+    SessionForgotten,
+    SessionReplayed,
+    TurnRecorded,
+    TurnRetracted,
+    TurnRevised,
+    UserForgotten,
+)
 from tests.builders import (
     KEYS,
     a_batch,
@@ -39,9 +57,11 @@ async def verdicts(log: EventLog, *events: NewEvent) -> list[Verdict]:
     return [outcome.verdict for outcome in await log.append(Batch(events))]
 
 
-def test_decisions_are_admission_partition_and_merge() -> None:
-    assert set(DECISIONS) == {FactsAdmitted, UnitsPartitioned, NodesMerged}
-    assert set(CHANGES_FACTS) == {*DECISIONS, SessionForgotten}
+def test_decisions_are_admission_partition_merge_replay_and_corrections() -> None:
+    corrections = {FactCorrected, FactRetracted, FactPinned}
+    assert set(DECISIONS) == {FactsAdmitted, UnitsPartitioned, NodesMerged, SessionReplayed, *corrections}
+    assert {*DECISIONS, TurnRevised, TurnRetracted, SessionForgotten, UserForgotten} <= set(CHANGES_FACTS)
+    assert not {TurnRecorded, FactsExtracted, IntervalSummarised, SessionClosed} & set(CHANGES_FACTS)
 
 
 @pytest.mark.parametrize(
@@ -112,17 +132,20 @@ async def test_a_turn_and_the_forgetting_of_its_session_in_one_batch_keep_their_
     assert [each.verdict for each in outcomes] == [Verdict.RECORDED, Verdict.RECORDED, Verdict.REFUSED]
 
 
-async def test_a_known_turn_of_a_forgotten_session_is_a_duplicate_and_not_a_refusal(log: EventLog) -> None:
+async def test_a_known_turn_of_a_forgotten_session_is_refused_and_its_message_unwanted(
+    log: EventLog, log_path: Path
+) -> None:
     await log.append(a_batch(a_turn(), a_forgetting()))
 
-    outcome = await log.append_event(a_turn())
-    assert (outcome.verdict, outcome.seq) == (Verdict.DUPLICATE, 1)
+    outcome = await log.append_event(a_turn(bus=a_place(9)))
+    assert (outcome.verdict, outcome.seq) == (Verdict.REFUSED, None)
+    assert stored_rows(log_path, "SELECT stream, epoch, seq FROM unwanted") == [("MEMFOREST", "e1", 9)]
 
 
 async def test_a_conflicting_turn_of_a_forgotten_session_leaves_no_byte(log: EventLog, log_path: Path) -> None:
     await log.append(a_batch(a_turn(), a_forgetting()))
 
-    assert await verdicts(log, a_turn(MARKER)) == [Verdict.CONFLICTING]
+    assert await verdicts(log, a_turn(MARKER)) == [Verdict.REFUSED]
     assert stored_rows(log_path, "SELECT type FROM events") == [("turn.recorded",), ("session.forgotten",)]
     assert MARKER.encode() not in stored_bytes(log_path)
 

@@ -242,13 +242,13 @@ def test_an_unreachable_daemon_is_exit_code_69_and_advice(tmp_path: Path, argume
 
 
 def test_forget_asks_for_a_yes_and_shows_the_receipt(daemon: FakeDaemon) -> None:
-    daemon.answers["sessions.forget"] = lambda p: {
-        "session_id": p["session_id"],
+    daemon.answers["sessions.forget"] = lambda _: {
         "forgotten_user_seq": 9,
         "events_voided": 4,
         "words_erased": 12,
         "names_erased": 2,
         "complete": False,
+        "waiting_for": "bus",
     }
     unsure = run(daemon, "forget", "alice", "s1")
     asked_before = daemon.methods()
@@ -256,8 +256,8 @@ def test_forget_asks_for_a_yes_and_shows_the_receipt(daemon: FakeDaemon) -> None
 
     assert unsure.exit_code == 2
     assert asked_before == []
-    assert "4 events voided, 12 words and 2 names erased" in sure.stdout
-    assert "Not complete yet" in sure.stderr
+    assert "4 events voided; 12 words, 2 names, 0 dead letters" in sure.stdout
+    assert "Not complete: the bus is away" in sure.stderr
 
 
 def test_sessions_are_one_line_each(daemon: FakeDaemon) -> None:

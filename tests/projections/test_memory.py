@@ -9,6 +9,7 @@ import pytest
 
 from events.envelope import NewEvent, Reference
 from events.errors import LogDamaged
+from events.hindsight import Hindsight
 from events.memory import (
     Admission,
     ExtractedFact,
@@ -41,6 +42,7 @@ from tests.builders import (
     a_forgetting,
     a_turn,
     an_admission,
+    an_erasure,
     an_extraction,
     an_id,
     as_recorded,
@@ -57,7 +59,7 @@ class Fold:
 
     def __init__(self, *, concatenation_max: int = 800, tombstones: dict[Reference, int] | None = None) -> None:
         parameters = MemoryParameters(concatenation_max=concatenation_max)
-        self.memory = Memory(ALICE, parameters, tombstones)
+        self.memory = Memory(ALICE, parameters, Hindsight(tombstones=tombstones or {}))
         self.events: list[NewEvent] = []
 
     def apply(self, *events: NewEvent, erased: bool = False) -> Memory:
@@ -97,7 +99,7 @@ class Fold:
         return self.admit()
 
     def merge(self, members: list[FactId], text: str, sessions: Iterable[str] = ("s1",)) -> None:
-        event = NodesMerged(1, an_id("unit"), tuple(members), "offline", text)
+        event = NodesMerged(1, an_id("unit"), tuple(members), (), "offline", text)
         self.apply(self.decided(event, sessions))
 
     def decided(
@@ -110,7 +112,7 @@ class Fold:
 def again(fold: Fold, **tombstones: int) -> Memory:
     """The same log folded from nothing, with these sessions forgotten at these user_seqs."""
     known = {KEYS.session("alice", session): at for session, at in tombstones.items()}
-    memory = Memory(ALICE, fold.memory.parameters, known)
+    memory = Memory(ALICE, fold.memory.parameters, Hindsight(tombstones=known))
     for user_seq, new in enumerate(fold.events, 1):
         erased = any(user_seq < known.get(session, 0) for session in new.lineage)
         memory.apply(as_recorded(new, user_seq, erased=erased))
@@ -159,8 +161,9 @@ def test_chunks_of_a_session_know_the_turn_before_them() -> None:
     fold.say(2, "s2")
     fold.say(3, "s1")
 
-    assert [(chunk.turns, chunk.previous) for chunk in fold.memory.chunks.values()] == [
-        ((2, 3), None), ((1, 4), None), ((5, 6), 4),
+    context_of = fold.memory.transcript.context_of
+    assert [(chunk.turns, chunk.places, context_of(chunk)) for chunk in fold.memory.chunks.values()] == [
+        ((2, 3), (2, 3), ()), ((1, 4), (1, 4), ()), ((5, 6), (5, 6), (4,)),
     ]  # fmt: skip
 
 
@@ -214,7 +217,7 @@ def test_an_extraction_without_facts_leaves_nothing_to_do() -> None:
 def test_a_parked_extraction_takes_its_chunk_too(task: Task, waiting: int) -> None:
     fold = Fold()
     fold.say(2)
-    parked = WorkParked(task, an_id("request"), ParkReason.MODEL_FAILED, (1, 2))
+    parked = WorkParked(task, an_id("request"), ParkReason.MODEL_FAILED, (1, 2), (1, 2))
     memory = fold.apply(fold.decided(parked, ("s1",)))
 
     assert len(memory.waiting_chunks) == waiting
@@ -298,7 +301,7 @@ def test_a_summary_is_for_its_digest_and_a_parked_one_is_not_pending() -> None:
 
 
 def summary_of(digest: bytes) -> IntervalSummarised:
-    return IntervalSummarised(1, digest, "offline", "Two chunks.")
+    return IntervalSummarised(1, digest, (), "offline", "Two chunks.")
 
 
 def parking_of(digest: bytes) -> WorkParked:
@@ -418,7 +421,7 @@ def test_missing_words_without_a_tombstone_are_damage() -> None:
 
 def test_events_that_change_nothing_move_the_position_all_the_same() -> None:
     fold = Fold()
-    memory = fold.apply(NewEvent("alice", None, SessionErased(1, 0, 0, 0, 0), "erased/1", MONDAY))
+    memory = fold.apply(NewEvent("alice", None, SessionErased(1, an_erasure()), "erased/1", MONDAY))
 
     assert memory.user_seq == 1
     assert digest_memory(memory) == replace(digest_memory(Fold().memory), user_seq=1)

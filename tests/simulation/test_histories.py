@@ -1,194 +1,38 @@
 """Random histories against the real log, fold, worker, compactor and forgetter, each from a seed.
 
-Model answers come in any order, sessions are forgotten in the middle of everything, the daemon is stopped
-whenever. SIMULATION_SEED=n runs the one history of that seed.
+Turns come in any order, twice, in later and in older wordings; model answers come in any order, turns are taken
+back and sessions forgotten in the middle of everything, the daemon is stopped whenever. SIMULATION_SEED=n runs the
+one history of that seed, SIMULATION_HISTORIES=n that many of them.
 """
 
 from __future__ import annotations
 
 import os
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from events.appending import Batch
 from events.envelope import NewEvent, RecordedEvent, Reference
 from events.gate import Verdict
 from events.log import EventLog
 from events.memory import FactsExtracted, Task, WorkParked
 from events.reading import read_events
-from events.registry import read_tombstones
-from events.session import ChunkClosed, SessionClosed, TurnRecorded
+from events.session import ChunkClosed, SessionClosed
 from projections.digests import digest_memory
 from projections.facts.scopes import Scope, ScopeKind
 from projections.memory import Memory
-from tests.builders import (
-    KEYS,
-    MONDAY,
-    SECRET,
-    ManualClock,
-    a_closed_chunk,
-    a_closing,
-    a_forgetting,
-    a_turn,
-    seeded_nonces,
-)
-from tests.scripted_models import UNREADABLE, ModelFailed
-from tests.simulation.world import Daemon, running
+from tests.builders import KEYS, SECRET, ManualClock, a_closed_chunk, seeded_nonces
+from tests.simulation.history import QUESTIONS, SESSIONS_PER_USER, USERS, History, marker_of
+from tests.simulation.world import PARAMETERS, Daemon, running
 from tests.stored import stored_bytes, stored_rows
 
-SEEDS = [int(os.environ["SIMULATION_SEED"])] if "SIMULATION_SEED" in os.environ else list(range(40))
-USERS = ("alice", "bob")
-SESSIONS_PER_USER = 5
+HISTORIES = int(os.environ.get("SIMULATION_HISTORIES", "20"))
+SEEDS = [int(os.environ["SIMULATION_SEED"])] if "SIMULATION_SEED" in os.environ else list(range(HISTORIES))
 LIVES = 3
 STEPS_PER_LIFE = 9
-HOUR_MS = 3_600_000
-QUESTIONS = ("What does Nate like?", "Who was in Miami on day 3?", "Rex")
-# Said in several sessions, so that facts are shared and entities become active.
-SHARED = (
-    "Nate likes Miami.",
-    "We saw Rex in Miami on day {day}.",
-    "Nate met Rex on day {day}.",
-    "Oslo is far, says Nate.",
-    "They rex the nate.",
-    "Miami has rain, says Rex.",
-)
-
-
-def marker_of(user_id: str, number: int) -> str:
-    """A session's id, and a word that is said in this session alone."""
-    return f"q{user_id}{number}q"
-
-
-@dataclass
-class History:
-    """What a seed says: the next step, and what was forgotten so far."""
-
-    seed: int
-    chance: random.Random
-    clock: ManualClock = field(default_factory=ManualClock)
-    turns: dict[str, int] = field(default_factory=dict[str, int])
-    forgotten: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    failed: set[str] = field(default_factory=set[str])
-
-    async def step(self, daemon: Daemon) -> None:
-        """Do one thing, drawn by lot."""
-        self.clock.advance(self.chance.randrange(HOUR_MS))
-        steps = {
-            self.say: 34, self.close: 8, self.close_chunk: 6, self.answer: 40, self.fail: 4,
-            self.compact: 6, self.forget: 6, self.ask: 6,
-        }  # fmt: skip
-        (step,) = self.chance.choices(list(steps), list(steps.values()))
-        await step(daemon)
-        if self.chance.random() < 0.6:
-            await daemon.settle()
-
-    def a_session(self) -> tuple[str, str]:
-        (user_id,) = self.chance.choices(USERS, [3, 1])
-        return user_id, marker_of(user_id, self.chance.randrange(SESSIONS_PER_USER))
-
-    async def say(self, daemon: Daemon) -> None:
-        """Some turns of a session in one batch; one may come twice, and once more with other content."""
-        user_id, session_id = self.a_session()
-        events = [self.a_new_turn(user_id, session_id) for _ in range(self.chance.randint(1, 8))]
-        if self.chance.random() < 0.2:
-            events.append(events[0])
-            assert isinstance(events[0].event, TurnRecorded)
-            other = replace(events[0].event, content=f"Not so, {session_id}.")
-            events.append(replace(events[0], event=other))
-        outcomes = await daemon.log.append(Batch(tuple(events)))
-
-        refused = {each.verdict is Verdict.REFUSED for each in outcomes}
-        assert refused == {(user_id, session_id) in self.forgotten}
-
-    def a_new_turn(self, user_id: str, session_id: str) -> NewEvent:
-        number = self.turns[session_id] = self.turns.get(session_id, 0) + 1
-        shared, more = (self.chance.choice(SHARED).format(day=self.chance.randint(1, 2)) for _ in range(2))
-        own = f"I kept {session_id} in number {number}."
-        bad = f"{UNREADABLE} noise from {session_id}."
-        contents = [shared, own, f"{shared} {own}", f"{own} {shared}", f"{shared} {more}", bad]
-        return a_turn(
-            self.chance.choices(contents, [4, 2, 4, 2, 4, 1])[0],
-            user_id=user_id,
-            session_id=session_id,
-            turn_id=str(number),
-            role=self.chance.choice(["user", "user", "assistant"]),
-            name=self.chance.choices([user_id.title(), f"Guest {session_id}", None], [12, 1, 4])[0],
-            happened_at=MONDAY + self.chance.randrange(24) * HOUR_MS,
-        )
-
-    async def close(self, daemon: Daemon) -> None:
-        user_id, session_id = self.a_session()
-        await daemon.log.append_event(a_closing(session_id, user_id=user_id, key=str(self.clock.now)))
-
-    async def close_chunk(self, daemon: Daemon) -> None:
-        """What the worker does with a session that went quiet."""
-        user_id, session_id = self.a_session()
-        memory = await daemon.memories.catch_up(KEYS.user(user_id))
-        turns = memory.open_chunk(KEYS.session(user_id, session_id))
-        if turns:
-            quiet = a_closed_chunk(turns[-1], session_id, user_id=user_id, basis=memory.user_seq)
-            await daemon.log.append_event(quiet)
-
-    async def answer(self, daemon: Daemon) -> None:
-        """Let some of the waiting calls have their answers, in any order."""
-        lots = [self.chance.random() for _ in range(self.chance.randint(1, 10))]
-        for lot in lots:
-            waiting = daemon.model.waiting()
-            if waiting:
-                waiting[int(lot * len(waiting))].answer()
-
-    async def fail(self, daemon: Daemon) -> None:
-        """A call comes to nothing, once a question: it is asked again. A failed merge would end its run."""
-        lot = self.chance.random()
-        waiting = [
-            call
-            for call in daemon.model.waiting()
-            if call.task is not Task.MERGE and call.order not in self.failed
-        ]
-        if waiting:
-            call = waiting[int(lot * len(waiting))]
-            self.failed.add(call.order)
-            call.fail(ModelFailed())
-
-    async def compact(self, daemon: Daemon) -> None:
-        daemon.compact_soon(self.chance.choice(USERS))
-
-    async def forget(self, daemon: Daemon) -> None:
-        """Over the socket, waiting or not; over the bus; or with a stop before anybody took notice."""
-        user_id, session_id = self.a_session()
-        way = self.chance.randrange(4)
-        if way == 0:
-            if await daemon.forget(user_id, session_id):
-                self.forgotten.add((user_id, session_id))
-            await self.ask(daemon)
-            return
-        self.forgotten.add((user_id, session_id))
-        await daemon.log.append_event(a_forgetting(session_id, user_id=user_id))
-        if way == 1:
-            daemon.memories.hide(KEYS.user(user_id), KEYS.session(user_id, session_id))
-            await self.ask(daemon)
-        elif way == 2:
-            daemon.forget_soon(user_id, session_id)
-
-    async def ask(self, daemon: Daemon) -> None:
-        """An answer speaks of nothing that was forgotten, whatever is under way."""
-        user_id = self.chance.choice(USERS)
-        hidden = await self.known_as_forgotten(daemon, user_id)
-        answer = await daemon.ask(user_id, self.chance.choice(QUESTIONS))
-
-        shown = answer.context + " ".join(f"{each.text} {each.sessions}" for each in answer.memories)
-        assert not [session_id for session_id in hidden if session_id in shown]
-
-    async def known_as_forgotten(self, daemon: Daemon, user_id: str) -> list[str]:
-        """The forgotten sessions of a user that its Memory hides or never held."""
-        async with daemon.memories.use(KEYS.user(user_id)) as memory:
-            shown = set(memory.session_ids) - memory.hidden
-        of_user = [session_id for owner, session_id in self.forgotten if owner == user_id]
-        return [session_id for session_id in of_user if KEYS.session(user_id, session_id) not in shown]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -207,8 +51,9 @@ async def test_whatever_happened_the_memory_is_that_of_a_store_which_never_saw_w
     async with running(path, history.clock, held=False) as daemon:
         await finish(daemon, history)
         await daemon.check()
-        inputs = await surviving_inputs(daemon, path)
         memories = {user: await daemon.memories.catch_up(user) for user in await daemon.users()}
+        inputs = await surviving_inputs(daemon, path, memories)
+        await assert_what_stands_is_searched(daemon, history, memories)
         await assert_nothing_left(daemon, history, memories)
         said = await facts_said(daemon, memories)
 
@@ -228,8 +73,8 @@ async def finish(daemon: Daemon, history: History) -> None:
     for user_id in USERS:
         for number in range(SESSIONS_PER_USER):
             session_id = marker_of(user_id, number)
-            if session_id in history.turns and (user_id, session_id) not in history.forgotten:
-                await daemon.log.append_event(a_closing(session_id, user_id=user_id, key="last"))
+            if session_id in history.said and not history.is_forgotten(user_id, session_id):
+                await history.close_session(daemon, user_id, session_id, "last")
     for user_id, session_id in sorted(history.forgotten):
         await daemon.forget(user_id, session_id)
     await daemon.build()
@@ -238,19 +83,43 @@ async def finish(daemon: Daemon, history: History) -> None:
         assert {(each.watermark.pending, each.watermark.lag_s) for each in answers} == {(0, 0.0)}
 
 
-async def surviving_inputs(daemon: Daemon, path: Path) -> list[tuple[int, NewEvent]]:
-    """What was not decided here, in log order with its seq: turns, closings, and what models read in chunks."""
+async def surviving_inputs(
+    daemon: Daemon, path: Path, memories: dict[Reference, Memory]
+) -> list[tuple[int, NewEvent]]:
+    """What was not decided here, in log order with its seq: turns, closings, and what models read in chunks.
+
+    Each turn says from the start what it says in the end. One that was taken back is left out; where its chunk
+    ended the chunk is closed.
+    """
     events = await daemon.log.read(partial(read_events, seqs=range(1, daemon.log.head + 1)))
-    voided: dict[Reference, int] = {}
-    for user in await daemon.users():
-        voided |= await daemon.log.read(partial(read_tombstones, user=user))
-    return [
-        (recorded.seq, as_new(recorded, path))
-        for recorded in events.values()
-        if isinstance(recorded.event, TurnRecorded | SessionClosed | ChunkClosed | FactsExtracted)
-        or (isinstance(recorded.event, WorkParked) and recorded.event.task is Task.EXTRACT)
-        if not voided.keys() & set(recorded.lineage)
-    ]
+    placed = {each.place: each for memory in memories.values() for each in memory.transcript.placed.values()}
+    last_turn = {
+        chunk.places[-1]: chunk.turns[-1]
+        for memory in memories.values()
+        for chunk in memory.chunks.values()
+        if len(chunk.turns) < PARAMETERS.chunk_turns
+    }
+    inputs: list[tuple[int, NewEvent]] = []
+    for recorded in events.values():
+        memory = memories.get(recorded.user)
+        if memory is None or memory.is_forgotten(recorded):
+            continue
+        event = recorded.event
+        parked = isinstance(event, WorkParked) and event.task is Task.EXTRACT
+        if recorded.seq in placed:
+            standing = placed[recorded.seq].seq
+            said = replace(as_new(events[standing], path), happened_at=memory.turns[standing].said_at)
+            inputs.append((standing, said))
+        elif isinstance(event, SessionClosed) or (
+            (isinstance(event, FactsExtracted) or parked) and recorded.seq not in memory.hindsight.voids
+        ):
+            inputs.append((recorded.seq, as_new(recorded, path)))
+        if recorded.seq in last_turn:
+            assert recorded.user_id is not None
+            assert recorded.session_id is not None
+            closed = a_closed_chunk(last_turn[recorded.seq], recorded.session_id, user_id=recorded.user_id)
+            inputs.append((-recorded.seq, closed))
+    return inputs
 
 
 def as_new(recorded: RecordedEvent, path: Path) -> NewEvent:
@@ -276,7 +145,10 @@ async def play(inputs: list[tuple[int, NewEvent]], path: Path, clock: ManualCloc
     for seq, new in inputs:
         event = new.event
         if isinstance(event, FactsExtracted | WorkParked):
-            event = replace(event, turns=tuple(place[turn] for turn in event.turns))
+            turns = tuple(place[turn] for turn in event.turns)
+            event = replace(event, turns=turns, covers=turns)
+        if isinstance(event, FactsExtracted):
+            event = replace(event, context=tuple(place[turn] for turn in event.context))
         elif isinstance(event, ChunkClosed):
             event = replace(event, last_turn=place[event.last_turn])
         outcome = await log.append_event(replace(new, event=event))
@@ -319,9 +191,38 @@ def roots_of(memory: Memory) -> dict[Scope, bytes]:
     return {scope: tree.root.digest for scope, tree in memory.forest.trees.items() if tree.root is not None}
 
 
+async def assert_what_stands_is_searched(
+    daemon: Daemon, history: History, memories: dict[Reference, Memory]
+) -> None:
+    """The chunks say what the simplest model of the turns says, and nothing speaks of another wording."""
+    for user_id in USERS:
+        if user_id in history.users_forgotten:
+            continue
+        memory = memories.get(KEYS.user(user_id))
+        texts = {} if memory is None else await daemon.chunk_texts(memory)
+        sessions = {
+            session_id: session
+            for session_id, session in history.said.items()
+            if session_id.startswith(f"q{user_id}") and not history.is_forgotten(user_id, session_id)
+        }
+        expected = {KEYS.session(user_id, session_id): each.texts() for session_id, each in sessions.items()}
+        vocabulary = set() if memory is None else set(memory.nodes.lexical.vocabulary)
+
+        assert texts == {session: lines for session, lines in expected.items() if lines}
+        assert not [mark for session in sessions.values() for mark in session.superseded() if mark in vocabulary]
+
+
 async def assert_nothing_left(daemon: Daemon, history: History, memories: dict[Reference, Memory]) -> None:
     """No part of a Memory, and nothing that can be asked for, knows a forgotten session."""
+    for user_id in history.users_forgotten:
+        memory = await daemon.memories.catch_up(KEYS.user(user_id))
+
+        left = (memory.turns, memory.canon.facts, memory.forest.trees, memory.session_ids, memory.nodes.row_of)
+        assert left == ({}, {}, {}, {}, {})
+        assert (await daemon.ask(user_id, QUESTIONS[0])).memories == []
     for user_id, session_id in history.forgotten:
+        if user_id in history.users_forgotten:
+            continue
         memory = memories[KEYS.user(user_id)]
         session = KEYS.session(user_id, session_id)
         answers = [await daemon.ask(user_id, question) for question in (*QUESTIONS, session_id)]
@@ -342,6 +243,7 @@ def assert_not_in_files(path: Path, history: History) -> None:
     names = stored_rows(path, "SELECT text FROM names WHERE text IS NOT NULL")
     text = b"\n".join(row for (row,) in words + names)
     data = stored_bytes(path)
-    for _, session_id in history.forgotten:
-        assert session_id.encode() not in text
-        assert session_id.encode() not in data
+    gone = {session_id for _, session_id in history.forgotten} | history.users_forgotten
+    gone |= {mark for session in history.said.values() for mark in session.gone()}
+    left = [each for each in sorted(gone) if each.encode() in text or each.encode() in data]
+    assert left == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -15,18 +15,26 @@ from anyio.abc import TaskGroup
 
 from daemon.answers import Answer, Answerer, QueryParams
 from daemon.compaction import CompactionRunning, Compactor
-from daemon.forgetting import Forgetter, SessionUnknown
+from daemon.fingerprints import Fingerprints
+from daemon.forgetting import Forgetter
 from daemon.memories import Memories, fold_from_nothing
+from daemon.receipts import SessionUnknown, UserUnknown
+from daemon.residue import IsKept, ScanResult
+from daemon.texts import read_texts
 from daemon.worker import Worker, WorkerParameters
 from events.envelope import Reference
+from events.hindsight import Hindsight, read_hindsight
 from events.log import EventLog
-from events.registry import read_tombstones, read_user_references
+from events.registry import read_user_references
 from projections.digests import digest_memory
 from projections.eventtree.parameters import EventTreeParameters
-from projections.memory import MemoryParameters
+from projections.memory import Memory, MemoryParameters
 from projections.memtree.shape import TreeShape
 from projections.recall.agpr import NO_EMBEDDER
+from projections.recall.nodes import NodeKind
+from projections.texts import TextRef
 from tests.builders import SECRET, ManualClock, seeded_nonces
+from tests.scripted_bus import erasing_without_a_server
 from tests.scripted_models import ScriptedEmbedder, ScriptedModel
 from tests.waiting import wait_until
 
@@ -81,6 +89,17 @@ class Daemon:
             self.forgetting -= 1
         return True
 
+    async def forget_user(self, user_id: str) -> bool:
+        """Forget all of a user and wait for the receipt; False for one that was never heard of."""
+        self.forgetting += 1
+        try:
+            await self.forgetter.forget_user(user_id)
+        except UserUnknown:
+            return False
+        finally:
+            self.forgetting -= 1
+        return True
+
     async def ask(self, user_id: str, question: str) -> Answer:
         return await self.answerer.query(QueryParams(user_id=user_id, query=question))
 
@@ -118,14 +137,39 @@ class Daemon:
         """Assert that each Memory is what a fold from nothing gives."""
         for user in await self.users():
             while True:
-                tombstones = await self.log.read(partial(read_tombstones, user=user))
-                live = digest_memory(await self.memories.catch_up(user))
+                before = await self._undone(user)
+                memory = await self.memories.catch_up(user)
+                live, texts = digest_memory(memory), await self.chunk_texts(memory)
                 folded = await fold_from_nothing(self.log, user, PARAMETERS, live.user_seq)
-                # What was forgotten meanwhile the fold leaves out, and the live one could not know.
-                if tombstones == await self.log.read(partial(read_tombstones, user=user)):
+                # What was undone meanwhile the fold leaves out, and the live one could not know.
+                if before == await self._undone(user):
                     break
 
+            assert not memory.needs_rebuild
             assert digest_memory(folded) == live
+            assert await self.chunk_texts(folded) == texts
+
+    async def chunk_texts(self, memory: Memory) -> dict[Reference, list[str | None]]:
+        """What is searched of the chunks of each session, verbatim, in order."""
+        found: dict[Reference, list[tuple[int, TextRef]]] = {}
+        for row in memory.nodes.live_rows(frozenset()):
+            node = memory.nodes.node(int(row))
+            if node.kind is NodeKind.CHUNK:
+                (session,) = node.sessions
+                place = min(memory.transcript.placed[turn].place for turn in self._turns_of(memory, node.turns))
+                found.setdefault(session, []).append((place, node.ref))
+        return {
+            session: await read_texts(self.log, [ref for _, ref in sorted(chunks, key=lambda each: each[0])])
+            for session, chunks in found.items()
+        }
+
+    @staticmethod
+    def _turns_of(memory: Memory, seqs: tuple[int, ...]) -> list[Reference]:
+        return [turn for turn, placed in memory.transcript.placed.items() if placed.seq in seqs]
+
+    async def _undone(self, user: Reference) -> Hindsight:
+        """What is undone by now, without how far the log is."""
+        return replace(await self.log.read(partial(read_hindsight, user=user)), user_seq=0)
 
     def _signature(self) -> tuple[object, ...]:
         projected = tuple(sorted((user, each.user_seq) for user, each in self.memories.loaded().items()))
@@ -173,9 +217,15 @@ def _build(log: EventLog, clock: ManualClock, model: ScriptedModel, tasks: TaskG
     worker = Worker(log, memories, model, pace, clock, reports)
     embedder = ScriptedEmbedder()
     compactor = Compactor(log, memories, worker, model, embedder, EventTreeParameters())
-    forgetter = Forgetter(log, memories, clock, reports)
+    # The test looks into the files itself, in the end; a search in a process of its own each time would take long.
+    erasing = replace(erasing_without_a_server(log, log.path.parent, clock, reports), search=_find_nothing)
+    forgetter = Forgetter(erasing, memories)
     answerer = Answerer(log.keys, log, memories, embedder, NO_EMBEDDER, lambda _: 0, clock)
     return Daemon(log, memories, model, worker, forgetter, compactor, answerer, reports, tasks)
+
+
+async def _find_nothing(_: Path, samples: Fingerprints, __: IsKept) -> ScanResult:
+    return ScanResult(files=0, bytes_read=0, windows=len(samples), residues=(), shared=0, unread=())
 
 
 def _nothing(connection: sqlite3.Connection) -> None:

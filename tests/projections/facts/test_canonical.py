@@ -225,10 +225,10 @@ def test_survivors_of_a_forgotten_session_are_admitted_as_if_it_had_never_been(s
     assert folded.waiting == {}
 
 
-def test_a_fact_is_known_by_its_chunk_and_place() -> None:
+def test_a_fact_is_known_by_its_extraction_and_place() -> None:
     said = Said()
     occurrence = said.fact("Alice swims.")
 
     assert found_fact(occurrence) == found_fact(replace(occurrence, pointer=Pointer(99, 0), length=1))
     assert found_fact(occurrence) != found_fact(replace(occurrence, pointer=Pointer(occurrence.pointer.seq, 1)))
-    assert found_fact(occurrence) != found_fact(replace(occurrence, chunk=an_id("another chunk")))
+    assert found_fact(occurrence) != found_fact(replace(occurrence, origin=an_id("another extraction")))

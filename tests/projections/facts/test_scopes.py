@@ -257,3 +257,37 @@ def expected_facts(mentions: list[Named], label: str, *, named: bool) -> dict[in
         if each.label == label and (each.number in sure or named):
             facts.setdefault(each.number, set()).update(each.sessions)
     return facts
+
+
+def test_a_removed_fact_counts_no_more_be_it_sure_or_doubtful() -> None:
+    watched = Watched()
+    watched.name("Nate", (0, "s1"), (1, "s1"))
+    watched.name("Nate", (2, "s2"), (3, "s3"), uncertain=True)
+    watched.hear("I met Nate.")
+
+    assert watched.held("Nate") == {0, 1, 2, 3}
+    watched.settle(watched.scopes.remove_fact(FACTS[2], ["nate", "nobody"]))
+    assert watched.held("Nate") == {0, 1, 3}, "three facts of two sessions are left"
+    watched.name("Nate", (4, "s1"))
+    watched.settle(watched.scopes.remove_fact(FACTS[3], ["nate"]))
+    assert watched.held("Nate") == set(), "three facts, but of one session"
+    watched.name("Nate", (2, "s2"))
+    assert watched.held("Nate") == {0, 1, 2, 4}
+
+
+def test_a_label_that_no_fact_names_any_more_is_forgotten() -> None:
+    watched = Watched()
+    watched.name("New York", (0, "s1"))
+    assert watched.scopes.named_in("She left New York City.") == ["new york"]
+    watched.settle(watched.scopes.remove_fact(FACTS[0], ["new york"]))
+
+    assert watched.scopes.named_in("She left New York City.") == []
+    assert watched.hear("The new New Deal.") == set()
+
+
+def test_only_sure_labels_are_found_in_a_text() -> None:
+    watched = Watched()
+    watched.name("Bob", (0, "s1"))
+    watched.name("Thanks", (1, "s1"), uncertain=True)
+
+    assert watched.scopes.named_in("Thanks, Bob! Bobby says so, too.") == ["bob"]

@@ -202,3 +202,20 @@ def test_after_any_history_links_words_and_times_are_those_of_the_living(seed: i
     assert nodes.lexical.vocabulary == afresh.lexical.vocabulary
     assert len(nodes.nodes) < 400, "rows are used again"
     assert columns(nodes, question) == columns(afresh, question)
+
+
+def test_a_node_that_was_set_aside_comes_back_as_it_was() -> None:
+    nodes = NodeSet()
+    fact = a_fact("f")
+    nodes.add(fact, "Bob and Bob's cat, the cat.")
+    nodes.add(a_fact("g"), "A dog.")
+    before, vocabulary = nodes.lexical.scores(query_terms("cat bob"), 1)[0], nodes.lexical.vocabulary
+    nodes.set_aside(fact.id)
+
+    assert found(nodes, "cat") == set()
+    assert nodes.lexical.vocabulary < vocabulary
+    nodes.bring_back(fact)
+    row = nodes.row_of[fact.id]
+    assert found(nodes, "cat") == {fact.id}
+    assert nodes.lexical.vocabulary == vocabulary
+    assert nodes.lexical.scores(query_terms("cat bob"), row + 1)[row] == before

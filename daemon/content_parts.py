@@ -1,0 +1,42 @@
+"""The content of a turn: a text, or OpenAI content parts: texts are joined, the rest is kept as references."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from events.errors import InvalidInput
+from events.session import Part
+
+
+def read_content(content: str | list[dict[str, Any]]) -> tuple[str, tuple[Part, ...]]:
+    """Text of the content, and its other parts as typed references (OpenAI content parts)."""
+    if isinstance(content, str):
+        return content, ()
+    texts: list[str] = []
+    parts: list[Part] = []
+    for number, raw in enumerate(content):
+        kind = raw.get("type")
+        if not isinstance(kind, str):
+            raise InvalidInput(f"content part {number} has no type")
+        text = raw.get("text")
+        if kind == "text":
+            if not isinstance(text, str):
+                raise InvalidInput(f"content part {number} of type text has no text")
+            texts.append(text)
+            continue
+        caption = raw.get("caption")
+        if caption is not None and not isinstance(caption, str):
+            raise InvalidInput(f"the caption of content part {number} is no text")
+        parts.append(Part(kind, _reference_of(raw, kind), caption))
+    return "\n".join(texts), tuple(parts)
+
+
+def _reference_of(raw: dict[str, Any], kind: str) -> str:
+    """What a part points at: its url if it has one, else the part as JSON."""
+    inner = raw.get(kind)
+    if isinstance(inner, dict) and isinstance(inner.get("url"), str):
+        return str(inner["url"])
+    rest = {name: value for name, value in raw.items() if name not in ("type", "caption")}
+    return msgspec.json.encode(rest).decode()

@@ -1,0 +1,66 @@
+"""nats-py's client as we open and close it, and what its error callback tells of a denied right.
+
+Not here: when to connect, and what the connection is used for (daemon/bus.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import anyio
+from nats.aio.client import Client
+
+# nats-py gives up after 60 attempts and notices a silent peer after six minutes unless told otherwise (I11).
+RECONNECT_WAIT_S: Final = 1
+PING_INTERVAL_S: Final = 20
+PINGS_OUTSTANDING_MAX: Final = 2
+CLOSE_WITHIN_S: Final = 3.0
+
+_DENIED = re.compile(r'permissions violation for publish to "([^"]+)"')
+
+
+async def connect(
+    client: Client,
+    url: str,
+    credentials: Path | None,
+    on_error: Callable[[Exception], Awaitable[None]],
+    on_change: Callable[[], Awaitable[None]],
+) -> None:
+    """Connect, and reconnect for ever; `on_change` is called when the connection comes or goes."""
+    await client.connect(
+        servers=[url],
+        name="memforest",
+        user_credentials=None if credentials is None else str(credentials),
+        error_cb=on_error,
+        disconnected_cb=on_change,
+        reconnected_cb=on_change,
+        closed_cb=on_change,
+        reconnect_time_wait=RECONNECT_WAIT_S,
+        max_reconnect_attempts=-1,
+        ping_interval=PING_INTERVAL_S,
+        max_outstanding_pings=PINGS_OUTSTANDING_MAX,
+        # Nothing is kept to be sent after a reconnect: a publish that failed would be stored later (I5).
+        pending_size=0,
+    )
+    await on_change()
+
+
+async def close(client: Client) -> None:
+    """Let go of the connection within CLOSE_WITHIN_S, whatever state the client is in."""
+    # Not drain(): it raises while disconnected and leaves the reconnecting task behind. A client that never
+    # began to connect fails an assertion of its own here.
+    with anyio.move_on_after(CLOSE_WITHIN_S, shield=True), suppress(Exception):
+        await client.close()
+
+
+def denied_subject(failure: Exception) -> str | None:
+    """The subject we may not publish on, in lower case as nats-py hands it over; None for any other error.
+
+    The server says it beside the answer that then never comes (its `Permissions Violation`).
+    """
+    found = _DENIED.search(str(failure))
+    return None if found is None else found[1]

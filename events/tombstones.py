@@ -1,0 +1,68 @@
+"""Tombstones: what says that something was forgotten when the thing itself is gone, here and in other stores.
+
+They are keyed references under the store's secret, never names, so they may travel: to the bucket on the bus, in
+receipts, into a restored backup.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from events.envelope import Reference
+from events.time import Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """Tells that a session of a user was forgotten; without one, the user as a whole. References, never names."""
+
+    session: Reference | None
+    user: Reference
+    forgotten_at: Instant
+
+    @property
+    def subject(self) -> Reference:
+        """What was forgotten."""
+        return self.session or self.user
+
+
+def read_tombstone(connection: sqlite3.Connection, subject: Reference) -> Tombstone:
+    """The tombstone of something that this store was told to forget."""
+    user, at = connection.execute(
+        """SELECT r.user, e.recorded_at FROM erasures r JOIN events e ON e.seq = r.forgotten_seq
+           WHERE r.subject = ?""",
+        (subject,),
+    ).fetchone()
+    return Tombstone(None if subject == user else subject, user, at)
+
+
+def read_own_tombstones(connection: sqlite3.Connection) -> tuple[Tombstone, ...]:
+    """The tombstones of everything this store was told to forget, or was told of."""
+    rows = connection.execute(
+        """SELECT r.subject, r.user, e.recorded_at FROM erasures r JOIN events e ON e.seq = r.forgotten_seq
+           UNION SELECT session, user, forgotten_at FROM tombstones"""
+    )
+    return tuple(Tombstone(None if subject == user else subject, user, at) for subject, user, at in rows)
+
+
+def plant_tombstones(connection: sqlite3.Connection, tombstones: Sequence[Tombstone]) -> int:
+    """Take over what another source says was forgotten; how many this store did not know."""
+    connection.execute("BEGIN IMMEDIATE")
+    planted = connection.executemany(
+        """INSERT OR IGNORE INTO tombstones SELECT ?1, ?2, ?3
+           WHERE NOT EXISTS (SELECT 1 FROM erasures WHERE subject = ?1)""",
+        [(each.subject, each.user, each.forgotten_at) for each in tombstones],
+    )
+    connection.execute("COMMIT")
+    return max(0, planted.rowcount)
+
+
+def read_planted(connection: sqlite3.Connection) -> tuple[Tombstone, ...]:
+    """Tombstones from elsewhere of what is still known here: these are to be forgotten, too."""
+    rows = connection.execute(
+        """SELECT t.session, t.user, t.forgotten_at FROM tombstones t JOIN sessions s ON s.session = t.session
+           UNION SELECT t.session, t.user, t.forgotten_at FROM tombstones t JOIN users u ON u.user = t.session"""
+    )
+    return tuple(Tombstone(None if subject == user else subject, user, at) for subject, user, at in rows)

@@ -1,0 +1,129 @@
+"""`facts`: what is known of a user, and setting it right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from memforest import calls
+from memforest.commands.options import with_daemon
+from memforest.wire import JsonObject
+
+if TYPE_CHECKING:
+    from memforest.client import Client
+    from memforest.output import Screen
+    from memforest.types import Fact, FactSettled
+
+# A page of facts stays far below an answer's bound, and a long list starts to show at once.
+_PAGE = 500
+
+
+class _ListUnlessNamed(click.Group):
+    """`facts USER` is short for `facts list USER`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Whatever does not begin with a command, or ask for help, is for `list`."""
+        if args and args[0] not in {*self.commands, *ctx.help_option_names}:
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_ListUnlessNamed)
+def facts() -> None:
+    """List what is known of a user, or set a fact right: `facts USER` lists.
+
+    Ids of facts are in the first column of the list. A user whose name is that of a command: `facts list get`.
+    """
+
+
+@facts.command("list")
+@click.argument("user")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many; all of them otherwise.")
+@with_daemon
+def list_facts(client: Client, screen: Screen, user: str, limit: int | None) -> None:
+    """List what is known of USER, one fact a line."""
+    call = calls.facts(user, limit=min(limit or _PAGE, _PAGE))
+    found: list[Fact] = []
+    raw: list[object] = []
+    while True:
+        result = client.request(call.method, call.params, repeatable=True)
+        page = call.read(result)
+        found += page.facts
+        raw += result["facts"]
+        wanted = (limit - len(found)) if limit else _PAGE
+        # A page without facts ends it too, or a cursor that stands still would go on for ever.
+        if page.next is None or not page.facts or wanted <= 0:
+            break
+        params: JsonObject = {**call.params, "limit": min(wanted, _PAGE), "after": page.next}
+        call = replace(call, params=params)
+    if screen.as_json:
+        screen.json({"facts": raw[:limit]})
+    else:
+        _show(screen, *found[:limit])
+
+
+@facts.command()
+@click.argument("user")
+@click.argument("fact")
+@with_daemon
+def get(client: Client, screen: Screen, user: str, fact: str) -> None:
+    """Show one FACT of USER, by its id."""
+    screen.answer(client, calls.fact(user, fact), lambda found: _show(screen, found))
+
+
+@facts.command()
+@click.argument("user")
+@click.argument("fact")
+@click.argument("text", required=False)
+@click.option("--from", "time_start", metavar="TIME", help="Since when it is so; alone: the moment it is about.")
+@click.option("--until", "time_end", metavar="TIME", help="Until when; times are ISO 8601 with their offset.")
+@with_daemon
+def correct(
+    client: Client,
+    screen: Screen,
+    user: str,
+    fact: str,
+    text: str | None,
+    time_start: str | None,
+    time_end: str | None,
+) -> None:
+    """Say that TEXT is so in place of FACT. It holds, whatever is extracted later from the same turns."""
+    call = calls.correct_fact(user, fact, text, time_start=time_start, time_end=time_end)
+    screen.answer(client, call, lambda settled: _show_settled(screen, settled))
+
+
+@facts.command()
+@click.argument("user")
+@click.argument("fact")
+@with_daemon
+def retract(client: Client, screen: Screen, user: str, fact: str) -> None:
+    """Say that FACT is not so. The turns that said it stay; `memforest retract` takes those back."""
+    screen.answer(client, calls.retract_fact(user, fact), lambda settled: _show_settled(screen, settled))
+
+
+@facts.command()
+@click.argument("user")
+@click.argument("fact")
+@click.option("--off", is_flag=True, help="Let it go again.")
+@with_daemon
+def pin(client: Client, screen: Screen, user: str, fact: str, off: bool) -> None:
+    """Keep FACT as it is: never merged, and not lost when its session is extracted again."""
+    call = calls.pin_fact(user, fact, pinned=not off)
+    screen.answer(client, call, lambda settled: _show_settled(screen, settled))
+
+
+def _show(screen: Screen, *found: Fact) -> None:
+    screen.table(
+        ("id", "when", "kind", "pinned", "sessions", "fact"),
+        ((fact.id, fact.time_start, fact.role, fact.pinned or None, fact.sessions, fact.text) for fact in found),
+        empty="No facts yet.",
+    )
+
+
+def _show_settled(screen: Screen, settled: FactSettled) -> None:
+    if settled.fact is None:
+        screen.line(f"Fact {settled.replaces} is known no more.")
+    else:
+        _show(screen, settled.fact)

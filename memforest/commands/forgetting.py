@@ -1,0 +1,115 @@
+"""`forget`, `retract` and `replay`: taking back what was said, and reading it anew."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from memforest import calls
+from memforest.commands.options import with_daemon
+
+if TYPE_CHECKING:
+    from memforest.client import Client
+    from memforest.output import Screen
+    from memforest.types import Preview, Receipt, ReplayState, SessionClosed
+
+
+def _confirm(what: str, *, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError("Nobody is here to confirm; say --yes.")
+    click.confirm(f"Erase {what} for good?", abort=True, err=True)
+
+
+@click.command()
+@click.argument("user")
+@click.argument("session", required=False)
+@click.option("--everything", is_flag=True, help="In place of SESSION: all of USER, the name too.")
+@click.option("--dry-run", is_flag=True, help="Only show what would go.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@with_daemon
+def forget(
+    client: Client, screen: Screen, user: str, session: str | None, everything: bool, dry_run: bool, yes: bool
+) -> None:
+    """Erase SESSION of USER and everything derived from it. It cannot be undone."""
+    if (session is None) != everything:
+        raise click.UsageError("Name a session, or say --everything; not both.")
+    if dry_run:
+        screen.answer(
+            client, calls.preview_forgetting(user, session), lambda preview: _show_preview(screen, preview)
+        )
+        return
+    _confirm(f"everything of {user}" if session is None else f"session {session} of {user}", yes=yes)
+    call = calls.forget_user(user) if session is None else calls.forget_session(user, session)
+    screen.answer(client, call, lambda receipt: _show_receipt(screen, receipt))
+
+
+def _show_preview(screen: Screen, preview: Preview) -> None:
+    screen.table(("event type", "voided"), tuple(preview.voided.items()), empty="Nothing of it is here.")
+    screen.line(
+        f"Would go: {preview.events} events, {preview.dead_letters} dead letters and {preview.bus_messages} messages "
+        f"on the bus. {preview.summaries_again + preview.groups_again} texts also hold words of other sessions and "
+        "would be asked of the model again."
+    )
+
+
+def _show_receipt(screen: Screen, receipt: Receipt) -> None:
+    screen.line(
+        f"Forgotten at user_seq {receipt.forgotten_user_seq}: {receipt.events_voided} events voided; "
+        f"{receipt.words_erased} words, {receipt.names_erased} names, {receipt.dead_letters_erased} dead letters "
+        f"and {receipt.bus_messages_erased} messages on the bus erased."
+    )
+    if receipt.scan_windows:
+        screen.line(
+            f"{receipt.scanned_files} files searched for {receipt.scan_windows} samples of it: "
+            f"found {receipt.residues} times."
+        )
+    if receipt.bus_messages_left:
+        until = receipt.bus_left_until
+        end = "for as long as its stream keeps them" if until is None else f"until {until.isoformat()}"
+        screen.note(f"The bus keeps {receipt.bus_messages_left} messages, {end}.")
+    if not receipt.complete:
+        waiting = {"bus": "the bus is away", "erasing": "copies are still being removed"}
+        screen.note(
+            f"Not complete: {waiting.get(receipt.waiting_for or '', 'see above')}. Ask again for the receipt."
+        )
+
+
+@click.command()
+@click.argument("user")
+@click.argument("session")
+@click.argument("turn")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@with_daemon
+def retract(client: Client, screen: Screen, user: str, session: str, turn: str, yes: bool) -> None:
+    """Take one TURN back, in every revision, with all that was made of it. It cannot be undone."""
+    _confirm(f"turn {turn} of session {session} of {user}", yes=yes)
+
+    def show(published: SessionClosed) -> None:
+        screen.line(f"Retraction published as message {published.seq} of {published.stream}.")
+
+    screen.answer(client, calls.retract_turn(user, session, turn), show)
+
+
+@click.command()
+@click.argument("user")
+@click.argument("session")
+@click.option("--dry-run", is_flag=True, help="Only show what it would cost.")
+@with_daemon
+def replay(client: Client, screen: Screen, user: str, session: str, dry_run: bool) -> None:
+    """Extract SESSION of USER again under today's models; the old facts stand until all of it is done."""
+
+    def show(state: ReplayState) -> None:
+        if dry_run:
+            screen.line(f"Would ask the model for {state.chunks} chunks, {state.characters} characters in all.")
+        elif state.complete:
+            screen.line(f"Extracted again: {state.chunks} chunks.")
+        else:
+            screen.line(
+                f"{state.done} of {state.chunks} chunks are extracted again; it goes on. Ask again to see."
+            )
+
+    screen.answer(client, calls.replay_session(user, session, dry_run=dry_run), show)

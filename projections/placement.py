@@ -1,0 +1,202 @@
+"""Where facts stand: as rows of the search, members of scopes, leaves of trees, and in groups.
+
+Each change of a fact brings all of these along, and what people say of facts is carried out here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from events.envelope import RecordedEvent
+from events.memory import (
+    FactCorrected,
+    FactId,
+    FactPinned,
+    FactRetracted,
+    FactsAdmitted,
+    NodesMerged,
+    Pointer,
+)
+from events.time import Instant
+from projections.eventtree.units import Group, Units
+from projections.facts.canonical import Canon, Fact, Likeness, Occurrence, read_likeness, read_statement
+from projections.facts.corrections import Disclaimer, Disclaimers, exactly, read_disclaimer
+from projections.facts.scopes import EntityScopes, Scope
+from projections.memtree.forest import Forest, LeafText
+from projections.memtree.tree import Leaf
+from projections.recall.nodes import NodeKind, NodeSet, SearchNode
+from projections.texts import FactText, WrittenText
+
+
+class Placement:
+    """The facts of one user with everything that is made of them in the fold."""
+
+    def __init__(self, forest: Forest, nodes: NodeSet) -> None:
+        """`forest` and `nodes` hold chunks, too."""
+        self.canon = Canon()
+        self.disclaimers = Disclaimers()
+        self.scopes = EntityScopes()
+        self.units = Units()
+        # Which facts stand in the tree of each entity scope (and of `user`) now.
+        self.members: dict[Scope, set[FactId]] = {}
+        self._forest = forest
+        self._nodes = nodes
+        # Texts of facts between extraction and admission, when they are indexed.
+        self._waiting_texts: dict[Pointer, str] = {}
+
+    def expect(self, occurrences: Sequence[Occurrence], texts: Sequence[str]) -> None:
+        """The facts of one extraction wait for their admission, but for what was disclaimed before."""
+        by_pointer = {each.pointer: text for each, text in zip(occurrences, texts, strict=True)}
+        unwanted = self.disclaimers.unwanted(occurrences, by_pointer)
+        kept = [each for each in occurrences if each.pointer not in unwanted]
+        self.canon.add_occurrences(kept)
+        self._waiting_texts.update((each.pointer, by_pointer[each.pointer]) for each in kept)
+
+    def admit(self, event: FactsAdmitted) -> None:
+        """Occurrences found or join facts."""
+        labels: set[str] = set()
+        for fact, occurrence in self.canon.apply(event):
+            labels |= self._place(fact, occurrence, self._waiting_texts.pop(occurrence.pointer))
+        self.set_scopes(labels)
+
+    def retract(self, recorded: RecordedEvent, event: FactRetracted) -> None:
+        """What a fact says is not so: it goes, and so does what waits and says the same."""
+        self._disclaim(read_disclaimer(recorded, event), event.fact)
+
+    def correct(self, recorded: RecordedEvent, event: FactCorrected, said_at: Mapping[int, Instant]) -> None:
+        """Something else is so: a fact of its own, or the one that says this already."""
+        says = read_likeness(event.says)
+        if says != read_likeness(event.was):
+            self._disclaim(read_disclaimer(recorded, event), event.fact)
+        else:
+            self._withdraw(event.fact, says, spare_corrected=True)  # only how it is written was corrected
+        self._state(read_statement(recorded, event, said_at), event.says.text)
+
+    def pin(self, recorded: RecordedEvent, event: FactPinned, said_at: Mapping[int, Instant]) -> None:
+        """A fact stays as it is: it rests on the pin, too, and leaves its group."""
+        fact = self._state(read_statement(recorded, event, said_at), event.says.text, event.fact)
+        self._leave_group(fact.id)
+
+    def merge(self, recorded: RecordedEvent, event: NodesMerged) -> None:
+        """A group replaces its members in the search."""
+        facts = self.canon.facts
+        if not facts.keys() >= set(event.members) or any(facts[member].pinned for member in event.members):
+            return  # a member stands no more, and the group's words say nothing of it; or it is to stay as it is
+        group, replaced = self.units.apply_merge(recorded, event)
+        for former in replaced:
+            self._dissolve(former)
+        for member in event.members:
+            if member in self._nodes.row_of:
+                self._nodes.set_aside(member)
+        self._nodes.add(self._group_node(group), event.text)
+
+    def set_scopes(self, labels: set[str]) -> None:
+        """Bring the trees of these labels' scopes to what they should hold."""
+        for label in sorted(labels):
+            for change in self.scopes.changes(label):
+                leaves = [(self._leaf(fact), self._leaf_text(fact)) for fact in sorted(change.joining)]
+                self._forest.change(change.scope, leaves, [self._leaf(fact) for fact in sorted(change.leaving)])
+                held = self.members.setdefault(change.scope, set())
+                held |= change.joining
+                held -= change.leaving
+                if not held:
+                    del self.members[change.scope]
+
+    def _place(self, fact: Fact, occurrence: Occurrence, text: str) -> set[str]:
+        """Show a fact that was founded or joined by an occurrence; the labels it names."""
+        if fact.first is occurrence:
+            self._nodes.add(self._fact_node(fact), text)
+        elif fact.id in self.units.group_of:
+            self._nodes.replace(self._group_node(self.units.groups[self.units.group_of[fact.id]]))
+        else:
+            self._nodes.replace(self._fact_node(fact))
+        return self.scopes.add_fact(fact.id, occurrence.mentions, fact.sessions)
+
+    def _state(self, occurrence: Occurrence, text: str, fact_id: FactId | None = None) -> Fact:
+        """A person says so: known at once."""
+        self.disclaimers.say(occurrence.likeness)
+        fact = self.canon.admit(occurrence, fact_id)
+        self.set_scopes(self._place(fact, occurrence, text))
+        return fact
+
+    def _disclaim(self, disclaimer: Disclaimer, fact_id: FactId) -> None:
+        self.disclaimers.disclaim(disclaimer)
+        # What was read together with the fact was left standing when the fact was retracted.
+        together = {each.pointer.seq for each in self._occurrences(fact_id)}
+        by_extraction: dict[int, list[Occurrence]] = {}
+        for pointer in sorted(self.canon.waiting):
+            by_extraction.setdefault(pointer.seq, []).append(self.canon.waiting[pointer])
+        for seq, waiting in by_extraction.items():
+            if seq in together:
+                unwanted = exactly(disclaimer, waiting)
+            else:
+                unwanted = self.disclaimers.named_by(disclaimer, waiting, self._waiting_texts)
+            for pointer in unwanted:
+                del self.canon.waiting[pointer], self._waiting_texts[pointer]
+        self._withdraw(fact_id, disclaimer.likeness)
+
+    def _occurrences(self, fact_id: FactId) -> Sequence[Occurrence]:
+        return self.canon.facts[fact_id].occurrences if fact_id in self.canon.facts else ()
+
+    def _withdraw(self, fact_id: FactId, likeness: Likeness, *, spare_corrected: bool = False) -> None:
+        """Know a fact no more, by its id or, when it was founded anew since, by what it says."""
+        for fact in (self.canon.facts.get(fact_id), self.canon.find(likeness)):
+            if fact is not None and fact.id in self.canon.facts and not (spare_corrected and fact.first.corrected):
+                self._take_out(fact)
+
+    def _take_out(self, fact: Fact) -> None:
+        self._leave_group(fact.id)
+        if fact.id in self._nodes.row_of:
+            self._nodes.remove(fact.id)
+        self.units.unit_of.pop(fact.id, None)
+        self.set_scopes(self.scopes.remove_fact(fact.id, fact.labels))
+        self.canon.remove(fact.id)
+
+    def _leave_group(self, fact_id: FactId) -> None:
+        """A group that holds a fact stands for its members no more."""
+        if fact_id in self.units.group_of:
+            self._dissolve(self.units.undo_group(self.units.group_of[fact_id]))
+
+    def _dissolve(self, group: Group) -> None:
+        """Search the members of a group again in its place."""
+        if group.id in self._nodes.row_of:
+            self._nodes.remove(group.id)
+        for member in group.members:
+            self._nodes.bring_back(self._fact_node(self.canon.facts[member]))
+
+    def _leaf_text(self, fact: FactId) -> LeafText:
+        """Its words were said where it was first read; the summary's lineage is that session alone."""
+        first = self.canon.facts[fact].first
+        return LeafText(FactText(first.pointer), first.length, frozenset((first.session,)))
+
+    def _leaf(self, fact: FactId) -> Leaf:
+        first = self.canon.facts[fact].first
+        return Leaf(first.time_start, first.leaf_key, first.time_end)
+
+    def _fact_node(self, fact: Fact) -> SearchNode:
+        first = fact.first
+        return SearchNode(
+            id=fact.id,
+            kind=NodeKind.FACT,
+            ref=FactText(first.pointer),
+            turns=fact.turns,
+            sessions=fact.sessions,
+            said_at=first.said_at,
+            time_start=first.time_start,
+            time_end=first.time_end,
+            length=first.length,
+        )
+
+    def _group_node(self, group: Group) -> SearchNode:
+        facts = [self.canon.facts[member] for member in group.members]
+        return SearchNode(
+            id=group.id,
+            kind=NodeKind.GROUP,
+            ref=WrittenText(group.seq),
+            turns=tuple(sorted({turn for fact in facts for turn in fact.turns})),
+            sessions=frozenset().union(*(fact.sessions for fact in facts)),
+            said_at=max(fact.first.said_at for fact in facts),  # paper A, Eq. 8
+            time_start=min(fact.first.time_start for fact in facts),
+            time_end=max(fact.first.time_end for fact in facts),
+            length=group.length,
+        )
