@@ -86,6 +86,7 @@ class Reading:
 
     occurrence: Occurrence
     session_id: str
+    read: tuple[int, ...]
     says: ExtractedFact
 
 
@@ -145,7 +146,8 @@ class Corrections:
         user = await find_user(self._log, params.user_id)
         plan = plan_pin if params.pinned else plan_unpinning
         fact, readings = await self._decide(user, _read_id(params.fact_id), plan)
-        memory = await self._memories.catch_up(user)
+        # What had joined the fact through a pin that is undone is admitted anew.
+        memory = await self._worker.admit(user, await self._memories.catch_up(user))
         now = memory.canon.facts.get(fact.id) or memory.canon.find(read_likeness(readings[0].says))
         return FactSettled(await self._show(memory, now), params.fact_id)
 
@@ -220,7 +222,7 @@ class Change:
 
 def plan_retraction(_: Memory, fact: Fact, readings: Sequence[Reading]) -> list[tuple[Reading, Corrected]]:
     """A fact is not so, wherever it was read."""
-    return [(each, FactRetracted(fact.id, each.occurrence.turns, each.says)) for each in readings]
+    return [(each, FactRetracted(fact.id, each.occurrence.turns, each.read, each.says)) for each in readings]
 
 
 def plan_correction(
@@ -235,7 +237,7 @@ def plan_correction(
     if all(_says_the_same(new, each.says) for new, each in zip(says, readings, strict=True)):
         return []
     return [
-        (each, FactCorrected(fact.id, each.occurrence.turns, each.says, new))
+        (each, FactCorrected(fact.id, each.occurrence.turns, each.read, each.says, new))
         for each, new in zip(readings, says, strict=True)
     ]
 
@@ -243,21 +245,26 @@ def plan_correction(
 def plan_pin(_: Memory, fact: Fact, readings: Sequence[Reading]) -> list[tuple[Reading, Corrected]]:
     """A fact is to stay, wherever it was read and is not pinned yet."""
     held = {each.turns for each in fact.occurrences if each.pinned}
-    return [
-        (each, FactPinned(fact.id, pinned=True, replaces=None, turns=each.occurrence.turns, says=each.says))
-        for each in readings
-        if each.occurrence.turns not in held
-    ]
+    return [(each, _pin(fact, each, None)) for each in readings if each.occurrence.turns not in held]
 
 
 def plan_unpinning(_: Memory, fact: Fact, readings: Sequence[Reading]) -> list[tuple[Reading, Corrected]]:
     """All pins of a fact are undone."""
     of_turns = {each.occurrence.turns: each for each in readings}
     pins = [(of_turns[each.turns], each.pointer.seq) for each in fact.occurrences if each.pinned]
-    return [
-        (each, FactPinned(fact.id, pinned=False, replaces=pin, turns=each.occurrence.turns, says=each.says))
-        for each, pin in pins
-    ]
+    return [(each, _pin(fact, each, pin)) for each, pin in pins]
+
+
+def _pin(fact: Fact, reading: Reading, undone: int | None) -> FactPinned:
+    """A pin, or the undoing of the one at seq `undone`."""
+    return FactPinned(
+        fact=fact.id,
+        pinned=undone is None,
+        replaces=undone,
+        turns=reading.occurrence.turns,
+        read=reading.read,
+        says=reading.says,
+    )
 
 
 def read_fact(
@@ -265,7 +272,8 @@ def read_fact(
 ) -> list[Reading]:
     """The readings of a fact, one for the same turns; raises `FactUnknown` when its words were erased."""
     return [
-        Reading(each, session_ids[each.session], _says(each, recorded)) for each in _one_for_the_same_turns(fact)
+        Reading(each, session_ids[each.session], _read_turns(each, recorded), _says(each, recorded))
+        for each in _one_for_the_same_turns(fact)
     ]
 
 
@@ -305,6 +313,14 @@ def _says(occurrence: Occurrence, recorded: Mapping[int, RecordedEvent]) -> Extr
     assert isinstance(event, FactsExtracted | FactCorrected | FactPinned)
     said = event.facts[occurrence.pointer.n] if isinstance(event, FactsExtracted) else event.says
     return replace(said, turns=tuple(range(len(occurrence.turns))))
+
+
+def _read_turns(occurrence: Occurrence, recorded: Mapping[int, RecordedEvent]) -> tuple[int, ...]:
+    """All turns whose words may be in what an occurrence says."""
+    event = recorded[occurrence.pointer.seq].event
+    if isinstance(event, FactsExtracted):
+        return tuple(sorted({*event.context, *event.turns}))
+    return event.read if isinstance(event, FactCorrected | FactPinned) else ()
 
 
 def _says_the_same(one: ExtractedFact, other: ExtractedFact) -> bool:

@@ -149,7 +149,7 @@ class Decoder:
                 place,
                 user_id,
                 session_id,
-                _key_of_unreadable(message.payload, user_id, session_id),
+                *_keys_of_unreadable(message.payload, user_id, session_id),
                 message.published_at,
                 message.headers.get("Nats-Msg-Id"),
             )
@@ -314,12 +314,14 @@ class _TurnIds(msgspec.Struct, frozen=True, tag="turn"):
     revision: int = 0
 
 
-def _key_of_unreadable(payload: bytes, user_id: str | None, session_id: str | None) -> str | None:
-    """The key that whoever published a turn may wait for, if its id can still be told."""
+def _keys_of_unreadable(
+    payload: bytes, user_id: str | None, session_id: str | None
+) -> tuple[str | None, str | None]:
+    """The key to wait for, and that of the turn's first revision, if the id of the turn can still be told."""
     if user_id is None or session_id is None:
-        return None
+        return None, None
     try:
         ids = msgspec.json.decode(payload, type=_TurnIds)
-        return turn_key(user_id, session_id, ids.id, ids.revision)
+        return turn_key(user_id, session_id, ids.id, ids.revision), turn_key(user_id, session_id, ids.id)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidInput):
-        return None
+        return None, None

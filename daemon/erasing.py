@@ -26,6 +26,7 @@ from daemon.fingerprints import Fingerprints, Window
 from daemon.logs import Report
 from daemon.residue import IsKept, ScanFailed, ScanResult, scan
 from daemon.tombstone_bucket import TombstoneBucket
+from events.bus_copies import read_unwanted, read_unwanted_subjects, settle_unwanted
 from events.codec import Event
 from events.envelope import BusPosition, NewEvent, Reference
 from events.erasure import (
@@ -35,17 +36,15 @@ from events.erasure import (
     count_voided,
     erase_retracted,
     erase_slice,
-    find_kept,
     has_emptied,
     has_retracted,
     read_letters_to_erase,
-    read_unwanted,
     read_words_to_erase,
     settle_retracted,
-    settle_unwanted,
     truncate_wal,
 )
 from events.faults import fault_point
+from events.kept import find_elsewhere, find_in_words
 from events.log import EventLog
 from events.memory import (
     FactsAdmitted,
@@ -108,11 +107,11 @@ async def erase(parts: Erasing, forgotten: Unerased, samples: Fingerprints) -> N
     fault_point("erase.before_scan")
     scanned = await _scan(parts, forgotten, samples)
     fault_point("erase.before_receipt")
-    await _record_receipt(parts, forgotten, tombstoned, left, scanned)
+    await _record_receipt(parts, forgotten, left, scanned, tombstoned=tombstoned, sampled=samples.whole)
 
 
 async def erase_what_was_retracted(parts: Erasing) -> None:
-    """The words of retracted turns, of what was made of them, and the copies on the bus that nobody wants."""
+    """The words of retracted turns and of what was made of them."""
     while await parts.log.read(has_retracted):
         fault_point("erase.before_words")
         await parts.log.write(erase_retracted)
@@ -123,7 +122,6 @@ async def erase_what_was_retracted(parts: Erasing) -> None:
         # Only now: a crash before leaves the words in the write-ahead log, and the next start must know.
         events = await parts.log.write(settle_retracted)
         parts.report("forgetting.turns_erased", events=events)
-    await erase_from_bus(parts, None)
 
 
 async def empty_wal(parts: Erasing) -> None:
@@ -137,23 +135,31 @@ async def empty_wal(parts: Erasing) -> None:
 
 
 async def erase_from_bus(parts: Erasing, subject: Reference | None) -> BusErasure | None:
-    """Delete the unwanted messages; what could not be, or None. Raises `BusUnavailable`."""
+    """Delete the unwanted messages of a subject; the last that could not be, or None. Raises `BusUnavailable`."""
     left: BusErasure | None = None
-    while positions := await parts.log.read(partial(read_unwanted, subject=subject, limit=BUS_SLICE)):
+    after: BusPosition | None = None
+    while positions := await parts.log.read(partial(read_unwanted, subject=subject, after=after, limit=BUS_SLICE)):
         fault_point("erase.before_bus")
         done = await parts.bus.erase(positions, parts.position())
         fault_point("erase.after_bus")
         await parts.log.write(partial(settle_unwanted, subject=subject, gone=done.done))
         if done.left:
             parts.report("forgetting.bus_not_erased", messages=done.left, reason=done.reason)
-            return done
-        left = None
+            left = done
+        after = positions[-1]
     return left
+
+
+async def erase_what_was_left(parts: Erasing) -> None:
+    """Try again what the bus kept when its receipt was written: rights change, and messages expire."""
+    for subject in await parts.log.read(read_unwanted_subjects):
+        await erase_from_bus(parts, subject)
 
 
 async def sample(log: EventLog, subject: Reference) -> Fingerprints:
     """Windows of the words that will be erased, kept in memory alone. After a restart: of those still here."""
     samples = Fingerprints(secrets.token_bytes(16))
+    samples.whole = not (await log.read(partial(count_erased, subject=subject))).words
     after: int | None = 0
     while after is not None:
         texts, after = await log.read(partial(read_words_to_erase, subject=subject, after=after))
@@ -176,7 +182,7 @@ def _what_is_said(payload: bytes) -> Iterator[str]:
 async def _leave_tombstone(parts: Erasing, subject: Reference) -> bool:
     """Tell the bucket, so that a restored backup learns of it; whether it knows now.
 
-    Raises `BusUnavailable` only where messages are to be deleted, too: they go after the tombstone is safe.
+    Without a bucket the erasing goes on: the receipt says so, and carries the tombstone itself.
     """
     tombstone = await parts.log.read(partial(read_tombstone, subject=subject))
     try:
@@ -193,8 +199,14 @@ async def _scan(parts: Erasing, forgotten: Unerased, samples: Fingerprints) -> S
         return None
 
     async def is_kept(windows: Sequence[Window]) -> set[Window]:
-        needles = tuple({reading for window in windows for reading in window.readings})
-        kept = await parts.log.read(partial(find_kept, needles=needles, erased=forgotten))
+        wanted = {reading for window in windows for reading in window.readings}
+        kept: set[bytes] = set()
+        after: int | None = 0
+        while after is not None and kept != wanted:
+            look = partial(find_in_words, needles=wanted - kept, erased=forgotten, after=after)
+            found, after = await parts.log.read(look)
+            kept |= found
+        kept |= await parts.log.read(partial(find_elsewhere, needles=wanted - kept, erased=forgotten))
         return {window for window in windows if kept.intersection(window.readings)}
 
     result = ScanResult(files=0, bytes_read=0, windows=len(samples), residues=(), shared=0, unread=())
@@ -219,14 +231,16 @@ async def _scan(parts: Erasing, forgotten: Unerased, samples: Fingerprints) -> S
 async def _record_receipt(
     parts: Erasing,
     forgotten: Unerased,
-    tombstoned: bool,
     left: BusErasure | None,
     scanned: ScanResult | None,
+    *,
+    tombstoned: bool,
+    sampled: bool,
 ) -> None:
     counts = await parts.log.read(partial(count_erased, subject=forgotten.subject))
     voided = await parts.log.read(partial(count_voided, erased=forgotten))
     again = await _count_admitted_again(parts.log, forgotten)
-    erasure = _sum_up(counts, voided, left, scanned, tombstoned=tombstoned, admitted_again=again)
+    erasure = _sum_up(counts, voided, left, scanned, tombstoned=tombstoned, sampled=sampled, admitted_again=again)
     event = UserErased if forgotten.is_user else SessionErased
     await parts.log.append_event(
         NewEvent(
@@ -256,6 +270,7 @@ def _sum_up(
     scanned: ScanResult | None,
     *,
     tombstoned: bool,
+    sampled: bool,
     admitted_again: int,
 ) -> Erasure:
     def count(*types: type[Event]) -> int:
@@ -280,6 +295,7 @@ def _sum_up(
         scanned_files=scanned.files if scanned else 0,
         scanned_bytes=scanned.bytes_read if scanned else 0,
         windows=scanned.windows if scanned else 0,
+        sampled=sampled,
         # What could not be read may hold anything.
         residues=sum(residue.count for residue in scanned.residues) + len(scanned.unread) if scanned else 0,
     )

@@ -73,6 +73,8 @@ class Fingerprints:
         self._rank_max: bytes | None = None
         # Texts and vectors of which no window can be told from chance: too short, or of too few different bytes.
         self.unsampled = 0
+        # Whether all that is to be looked for was there to be added.
+        self.whole = True
 
     def add(self, text: str) -> None:
         """Take windows of a text: its beginning, its end and one every STRIDE_BYTES."""

@@ -9,26 +9,35 @@ from __future__ import annotations
 from functools import partial
 
 import anyio
-import anyio.lowlevel
 
 from daemon.bus_messages import BusUnavailable
 from daemon.decoding import make_forget_key
-from daemon.erasing import Erasing, erase, erase_what_was_retracted, sample
+from daemon.erasing import (
+    Erasing,
+    erase,
+    erase_from_bus,
+    erase_what_was_left,
+    erase_what_was_retracted,
+    sample,
+)
 from daemon.fingerprints import Fingerprints
 from daemon.memories import Memories
 from daemon.receipts import Preview, Receipt, SessionUnknown, UserUnknown, make_receipt, preview
 from daemon.subjects import encode_token
+from events.bus_copies import count_unwanted
 from events.envelope import NewEvent, Reference
 from events.erasure import Unerased, read_unerased
 from events.errors import StoreUnusable
 from events.registry import knows_session, knows_user
 from events.session import SessionForgotten, UserForgotten
-from events.tombstones import read_planted
+from events.tombstones import forget_as_told, read_planted
 
 # How long a caller waits for the end of the erasing; it goes on without them.
 WAIT_S = 30.0
 # How often is looked for what no event tells of: refused copies on the bus, a bus that came back.
 UPKEEP_S = 30.0
+# How often the bus is asked again for what it would not delete.
+RETRY_S = 3600.0
 
 
 class Forgetter:
@@ -43,6 +52,9 @@ class Forgetter:
         self._erased = anyio.Event()
         # Of what is being erased: once its words are gone they cannot be taken again.
         self._samples: dict[Reference, Fingerprints] = {}
+        # Copies on the bus that it would not delete, and when they are tried again.
+        self._copies_kept = 0
+        self._copies_due_at = 0.0
         # Subjects whose erasing waits for the bus.
         self.waiting_for_bus: frozenset[Reference] = frozenset()
 
@@ -153,27 +165,28 @@ class Forgetter:
                     self._parts.report("forgetting.bus_away")
             self._tell()
         self.waiting_for_bus = frozenset(waiting)
+        await erase_what_was_retracted(self._parts)
         try:
-            await erase_what_was_retracted(self._parts)
+            await self._erase_copies()
         except BusUnavailable:
             return True  # the rows wait; the words here are gone
         return bool(waiting)
 
+    async def _erase_copies(self) -> None:
+        """Delete from the bus what retractions left and what was refused; what it keeps is tried again seldom."""
+        unwanted = await self._log.read(count_unwanted)
+        due = anyio.current_time() >= self._copies_due_at
+        if unwanted == self._copies_kept and not due:
+            return
+        await erase_from_bus(self._parts, None)
+        await erase_what_was_left(self._parts)
+        self._copies_due_at = anyio.current_time() + RETRY_S
+        self._copies_kept = await self._log.read(count_unwanted)
+
     async def _forget_what_others_forgot(self) -> None:
         """Tombstones from a restore or from the bucket are as good as the wish itself."""
         for tombstone in await self._log.read(read_planted):
-            await self._log.append_event(
-                NewEvent(
-                    user_id=None,
-                    session_id=None,
-                    event=UserForgotten() if tombstone.session is None else SessionForgotten(),
-                    key=f"tombstone/{tombstone.subject.hex()}",
-                    happened_at=tombstone.forgotten_at,
-                    user=tombstone.user,
-                    session=tombstone.session,
-                    time_assigned=True,
-                )
-            )
+            await self._log.append_event(forget_as_told(tombstone))
             if tombstone.session is None:
                 self._memories.hide_user(tombstone.user)
             else:

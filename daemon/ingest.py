@@ -128,7 +128,18 @@ class Ingest:
             try:
                 return await self._append(Batch(events=decoded, checkpoint=place))
             except InvalidInput as error:
-                decoded = DeadLetter(message.subject, message.payload, str(error), place)
+                first = decoded[0]
+                decoded = DeadLetter(
+                    message.subject,
+                    message.payload,
+                    str(error),
+                    place,
+                    first.user_id,
+                    first.session_id,
+                    first.key,
+                    published_at=message.published_at,
+                    message_id=message.headers.get("Nats-Msg-Id"),
+                )
         return await self._append(Batch(dead_letters=(decoded,), checkpoint=place))
 
     def _hide_forgotten(self, part: Batch) -> None:

@@ -66,20 +66,22 @@ async def fold_from_nothing(
 ) -> Memory:
     """The Memory of a user as the log alone tells it, without what was forgotten or retracted since.
 
-    Raises `LogDamaged`.
+    Up to a user_seq, or to where the log stands as this begins: what comes later may undo what is folded by then,
+    and one that waited for the end of the edits might wait for ever. Raises `LogDamaged`.
     """
     hindsight = await log.read(partial(read_hindsight, user=user, to_user_seq=to_user_seq))
     while True:
         memory = Memory(user, parameters, hindsight)
         try:
-            await fold(log, memory, to_user_seq)
-            if not memory.needs_rebuild:
-                return memory
+            await fold(log, memory, hindsight.user_seq)
         except LogDamaged:
             # Words may have been erased since the hindsight was read.
-            if hindsight == await log.read(partial(read_hindsight, user=user, to_user_seq=to_user_seq)):
+            known = hindsight
+            hindsight = await log.read(partial(read_hindsight, user=user, to_user_seq=to_user_seq))
+            if hindsight == known:
                 raise
-        hindsight = await log.read(partial(read_hindsight, user=user, to_user_seq=to_user_seq))
+        else:
+            return memory
 
 
 @dataclass(eq=False, slots=True)
@@ -96,6 +98,8 @@ class _Held:
     # Sessions forgotten and turns retracted that may not be known to the Memory yet.
     hidden: set[Reference] = field(default_factory=set[Reference])
     hidden_turns: set[Reference] = field(default_factory=set[Reference])
+    # The user was forgotten.
+    hidden_whole: bool = False
 
     def show(self, memory: Memory) -> None:
         """From now on this Memory answers, without what was forgotten meanwhile."""
@@ -109,6 +113,8 @@ class _Held:
                 self.memory.forget_session(session)
             for turn in self.hidden_turns:
                 self.memory.withdraw_turn(turn)
+            if self.hidden_whole:
+                self.memory.forget_user()
 
 
 class Memories:
@@ -146,7 +152,17 @@ class Memories:
             self._shrink()
 
     async def catch_up(self, user: Reference) -> Memory:
-        """Fold everything that is in the log of a user by now, and return the Memory."""
+        """Fold everything that is in the log of a user by now, and return the Memory.
+
+        While turns are edited faster than they are folded this goes on; `advance` does not.
+        """
+        while True:
+            memory = await self.advance(user)
+            if not memory.needs_rebuild:
+                return memory
+
+    async def advance(self, user: Reference) -> Memory:
+        """Fold on, from nothing once at most. A Memory that still needs it hides what was undone meanwhile."""
         async with self.use(user):
             await self._catch_up(user, self._held[user])
             memory = self._held[user].memory
@@ -174,6 +190,8 @@ class Memories:
         """Catch up; events that cannot be folded stop their own user and nobody else."""
         try:
             await self._catch_up(user, held)
+            while held.memory is not None and held.memory.needs_rebuild:
+                await self._catch_up(user, held)
         except (LogDamaged, StoreUnusable) as error:
             self._report("memory.fold_failed", reason=str(error))
 
@@ -194,8 +212,8 @@ class Memories:
     def hide_user(self, user: Reference) -> None:
         """Show nothing of a user from this moment on. Call it once its UserForgotten is durable."""
         held = self._held.get(user)
-        if held is not None and held.memory is not None:
-            held.hidden.update(held.memory.session_ids)
+        if held is not None:
+            held.hidden_whole = True
             held.hide()
 
     async def wait_a_moment(self, changed: anyio.Event) -> None:
@@ -225,8 +243,10 @@ class Memories:
             seen, seen_to = held.memory, held.memory.user_seq if held.memory else 0
             memory = held.memory or await self._begin(user, held)
             # Also after the first fold: `follow` passes over a user until its Memory is here.
-            while not await self._fold_on(memory):
+            begun = 0
+            while not await self._fold_on(memory) or (memory.needs_rebuild and not begun):
                 memory = await self._begin(user, held)
+                begun += 1
         # A Memory that was only fetched back tells nobody: nothing happened to it.
         if seen is not None and (memory is not seen or memory.user_seq > seen_to):
             self._tell([user])
@@ -236,6 +256,7 @@ class Memories:
         if held.memory is not None:
             held.hidden -= held.memory.hidden
             held.hidden_turns.clear()
+            held.hidden_whole = False
         try:
             memory = await fold_from_nothing(self.log, user, self.parameters)
         except LogDamaged as error:
@@ -247,12 +268,12 @@ class Memories:
         return memory
 
     async def _fold_on(self, memory: Memory) -> bool:
-        """Fold what came since; whether the Memory is good then or must be folded from nothing."""
+        """Fold what came since; False when the Memory may hold half an event and must be folded from nothing."""
         try:
             await fold(self.log, memory)
         except LogDamaged:
             return False  # perhaps of words that were erased before they were folded; if not, it will be raised
-        return not memory.needs_rebuild
+        return True
 
     def _tell(self, users: list[Reference] | dict[Reference, None]) -> None:
         self._changed_users.update(users)

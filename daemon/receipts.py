@@ -39,10 +39,13 @@ class TombstoneShown:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What forgetting took so far. `complete`: erased from every store, and a scan found nothing of it.
+    """What forgetting took so far. `complete`: erased from every store, and no residue was found.
 
-    `waiting_for` is `bus`, `erasing` or null; `erased_user_seq` is the event of the receipt, which the user's
-    chain covers.
+    `proven`: and all files were searched for samples of all its words. Samples are in memory alone, so a restart
+    in the middle of the erasing leaves it complete and not proven.
+    `residues` are places where it still stands, and files that could not be searched; with `scan_windows` and no
+    `scanned_files` the scan failed. `waiting_for` is `bus`, `erasing` or null; `erased_user_seq` is the event of
+    the receipt, which the user's chain covers.
     """
 
     forgotten_user_seq: int
@@ -65,6 +68,7 @@ class Receipt:
     tombstoned: bool
     tombstone: TombstoneShown
     complete: bool
+    proven: bool
     waiting_for: str | None
 
 
@@ -117,12 +121,13 @@ async def make_receipt(log: EventLog, subject: Reference, *, waiting_for_bus: bo
             tombstone.user.hex(),
             tombstone.forgotten_at,
         ),
-        complete=done is not None and not counts.bus_left and _is_proven(done),
+        complete=done is not None and not counts.bus_left and _found_nothing(done),
+        proven=done is not None and done.sampled and done.scanned_files > 0 and not done.residues,
         waiting_for=None if done else "bus" if waiting_for_bus else "erasing",
     )
 
 
-def _is_proven(done: Erasure) -> bool:
+def _found_nothing(done: Erasure) -> bool:
     """Whether a scan found nothing; after a restart there may have been nothing left to look for."""
     return not done.residues and (done.scanned_files > 0 or not done.windows)
 

@@ -7,6 +7,7 @@ none is left to do, one event puts all of them in place. The worker does the ext
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -126,16 +127,15 @@ def _look(memory: Memory, session: Reference, before: ReplayState) -> ReplayStat
 
 async def end_replays(log: EventLog, memories: Memories, planner: anyio.Lock, memory: Memory) -> Memory:
     """Put the new extractions of every replay that is done in place, and return the Memory with them."""
-    while ready := _find_ready(memory):
+    while not memory.needs_rebuild and _find_ready(memory):
         async with planner:
-            memory = await memories.catch_up(memory.user)
-            ready = _find_ready(memory)
-            try:
-                for session in ready:
+            memory = await memories.advance(memory.user)
+            if memory.needs_rebuild:
+                return memory
+            with suppress(StaleDecision):  # then it is looked at again
+                for session in _find_ready(memory):
                     await log.append_event(_end(memory, session))
-            except StaleDecision:
-                continue
-        memory = await memories.catch_up(memory.user)
+        memory = await memories.advance(memory.user)
     return memory
 
 
@@ -151,7 +151,7 @@ def _end(memory: Memory, session: Reference) -> NewEvent:
         session_id=memory.session_ids.get(session),
         event=SessionReplayed(replay.started, replay.replacements),
         key=f"replayed/{session.hex()}/{replay.started}",
-        happened_at=memory.turns[max(memory.turns)].said_at,
+        happened_at=max((turn.said_at for turn in memory.turns.values()), default=0),
         lineage=(session,),
         basis=memory.user_seq,
         session=session,

@@ -16,6 +16,7 @@ from daemon.bus_messages import BusForbidden, BusMessage, BusRefused, BusUnavail
 from daemon.jetstream_api import DUPLICATE_WINDOW_S, NANOSECONDS, STREAM_NAME_IN_USE, STREAM_NOT_FOUND, StreamReply
 from events.envelope import REFERENCE_BYTES
 from events.errors import InvalidInput
+from events.time import LATEST
 from events.tombstones import Tombstone
 
 _BUCKET_NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -160,6 +161,8 @@ def read_tombstone(message: BusMessage, prefix: str) -> Tombstone:
         user = bytes.fromhex(value.user)
     except (ValueError, msgspec.MsgspecError):
         raise _unreadable(message) from None
+    if not 0 <= value.forgotten_at <= LATEST:
+        raise _unreadable(message)
     tombstone = Tombstone(reference if kind == "session" else None, user, value.forgotten_at)
     if _key_of(tombstone) != f"{kind}.{digits}" or {len(reference), len(user)} != {REFERENCE_BYTES}:
         raise _unreadable(message)

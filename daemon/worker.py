@@ -17,6 +17,7 @@ from anyio.abc import TaskGroup
 from daemon.logs import Report
 from daemon.memories import Memories
 from daemon.replaying import end_replays
+from daemon.socket_connection import place_of
 from daemon.work import AnswerInvalid, Origin, WordsGone, Work, plan_extractions, plan_summaries
 from events.appending import Batch
 from events.envelope import NewEvent, Reference, identify
@@ -200,14 +201,19 @@ class Worker:
             self._report("memory.fold_failed", reason=str(error))
         except StoreUnusable as error:
             self._report("worker.write_failed", code=error.code)
+        except Exception as error:  # a task's top: a fault in planning one user must not end the daemon
+            self._report("worker.plan_failed", error=type(error).__name__, place=place_of(error))
 
     async def _plan(self, user: Reference, tasks: TaskGroup) -> None:
         """Start what a user's Memory wants, as far as there is room; the rest is planned again later."""
         async with self._memories.use(user):
             # Only a Memory that stands at the log's end is planned on: another would ask again what was answered
             # just now, or ask about a session that it only hides, under a basis behind the forgetting.
-            memory = await self._admit(user, await self._memories.catch_up(user))
+            memory = await self.admit(user, await self._memories.advance(user))
             memory = await end_replays(self._log, self._memories, self.planner(user), memory)
+            if memory.needs_rebuild:
+                self._want(user)  # edits came meanwhile; others are planned first
+                return
             origin = Origin(memory.user_id, memory.user_seq, memory.parameters.generation)
             for work in chain(plan_extractions(memory, origin), self._plan_refresh(user, memory, origin)):
                 if not self._has_room():
@@ -232,16 +238,18 @@ class Worker:
         if memory.closings > state.refreshed_closings or self._clock() >= state.due_at:
             yield from plan_summaries(memory, origin)
 
-    async def _admit(self, user: Reference, memory: Memory) -> Memory:
+    async def admit(self, user: Reference, memory: Memory) -> Memory:
         """Turn extracted facts into canonical ones, and return the Memory with them.
 
         Costs no model call, so a stale plan is simply made again.
         """
-        if not memory.canon.waiting:
+        if memory.needs_rebuild or not memory.canon.waiting:
             return memory
         async with self.planner(user):
             while True:
-                memory = await self._memories.catch_up(user)
+                memory = await self._memories.advance(user)
+                if memory.needs_rebuild:
+                    return memory
                 decisions = memory.canon.plan_admissions(memory.parameters.generation)
                 events = [
                     NewEvent(
@@ -259,7 +267,7 @@ class Worker:
                     await self._log.append(Batch(events=tuple(events)))
                 except StaleDecision:
                     continue
-                return await self._memories.catch_up(user)
+                return await self._memories.advance(user)
 
     async def _do(self, user: Reference, work: Work) -> None:
         """Do one piece of work to its end: answered, dropped or parked."""
@@ -268,7 +276,7 @@ class Worker:
             while event is not None:
                 event = await self._append(work, event)
             # In flight until the Memory knows of the answer: a plan under way may have read the log before it.
-            await self._memories.catch_up(user)
+            await self._memories.advance(user)
         except LogDamaged as error:
             self._report("memory.fold_failed", reason=str(error))
         except StoreUnusable as error:  # nothing could be read

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from operator import index
 from typing import TypeAlias
 
+from events.bus_copies import note_copy, note_unwanted
 from events.codec import encode_event
 from events.envelope import (
     GENESIS,
@@ -28,8 +29,16 @@ from events.errors import InvalidInput, MemForestError
 from events.faults import fault_point
 from events.gate import CHANGES_FACTS, Verdict, check_decision, is_forgotten, judge
 from events.registry import index_event
-from events.session import SessionForgotten, TurnConflicted, TurnRecorded, TurnRevised, UserForgotten
+from events.session import (
+    SessionForgotten,
+    TurnConflicted,
+    TurnRecorded,
+    TurnRetracted,
+    TurnRevised,
+    UserForgotten,
+)
 from events.time import Instant
+from events.tombstones import forget_as_told, read_tombstones_of
 
 # What a value that cannot be stored raises: a lone surrogate, an integer above 64 bits, text in place of a
 # number, a missing session. It is the fault of its batch, not of the disk.
@@ -62,6 +71,7 @@ class DeadLetter:
     user_id: str | None = None
     session_id: str | None = None
     key: str | None = None  # of the message, when it could be told: `wait_for` then answers at once
+    turn: str | None = None  # the key of the turn's first revision, when it could be told
     published_at: Instant = 0
     message_id: str | None = None  # its Nats-Msg-Id
 
@@ -165,6 +175,9 @@ def _append_event(
     judgement = judge(connection, new, user, session, key)
     if judgement.verdict is Verdict.RECORDED:
         if new.reopens:
+            for tombstone in read_tombstones_of(connection, (user, session)):
+                # Forgotten elsewhere and begun anew since: first the one, then the other.
+                _append_event(connection, forget_as_told(tombstone), keys, nonces, now)
             reopen(connection, user, session)
         if isinstance(new.event, SessionForgotten | UserForgotten):
             new = _forgotten_again(connection, new, user, session)
@@ -175,9 +188,14 @@ def _append_event(
         connection.execute(
             "INSERT INTO refusals VALUES (?, 1) ON CONFLICT (key) DO UPDATE SET count = count + 1", (key,)
         )
-        _note_copy(connection, new.bus, None)
+        if new.bus is not None:
+            note_unwanted(connection, new.bus, judgement.subject)
         return Outcome(Verdict.REFUSED)
-    _note_copy(connection, new.bus, judgement.holder)
+    if new.bus is not None:
+        if judgement.subject is None:
+            note_copy(connection, new.bus, judgement.holder or 0)
+        else:
+            note_unwanted(connection, new.bus, judgement.subject)
     if judgement.verdict is Verdict.CONFLICTING and isinstance(new.event, TurnRecorded | TurnRevised):
         _record_conflict(connection, new, judgement.holder or 0, keys, nonces, now)
     (user_seq,) = connection.execute("SELECT user_seq FROM events WHERE seq = ?", (judgement.holder,)).fetchone()
@@ -194,21 +212,6 @@ def _forgotten_again(
 
 def _user_of(new: NewEvent, keys: Keys) -> Reference:
     return new.user if new.user_id is None else keys.user(new.user_id)
-
-
-def _note_copy(connection: sqlite3.Connection, place: BusPosition | None, holder: int | None) -> None:
-    """Remember a message whose words are in an event already, or must be in none: erasing finds it there."""
-    if place is None:
-        return
-    position = (place.stream, place.epoch, place.seq)
-    if holder is None:
-        connection.execute("INSERT OR IGNORE INTO unwanted VALUES (?, ?, ?, NULL)", position)
-        return
-    connection.execute(
-        """INSERT OR IGNORE INTO copies SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS (
-               SELECT 1 FROM events WHERE seq = ?4 AND bus_stream = ?1 AND bus_epoch = ?2 AND bus_seq = ?3)""",
-        (*position, holder),
-    )
 
 
 def _record_conflict(
@@ -298,7 +301,8 @@ def _write_names(
     references: tuple[Reference, Reference | None, Reference],
 ) -> None:
     user, session, key = references
-    rows = [(key, "key", new.key.encode())]
+    # The key of a retraction spells the turn that is to leave no trace, and nobody reads it.
+    rows = [] if isinstance(new.event, TurnRetracted) else [(key, "key", new.key.encode())]
     if new.user_id is not None:
         rows.append((user, "user", new.user_id.encode()))
     if session is not None and new.session_id is not None:
@@ -315,8 +319,12 @@ def _store_dead_letter(connection: sqlite3.Connection, letter: DeadLetter, keys:
             session = keys.session(letter.user_id, letter.session_id)
         published_at = letter.published_at or None
         if any(each is not None and is_forgotten(connection, each, published_at) for each in (user, session)):
-            _note_copy(connection, letter.bus, None)
+            note_unwanted(connection, letter.bus, session or user)
             return
+    turn = None if letter.turn is None else keys.key(letter.turn)
+    if connection.execute("SELECT 1 FROM retractions WHERE turn = ?", (turn,)).fetchone() is not None:
+        note_unwanted(connection, letter.bus, None)
+        return
     names = [(user, "user", letter.user_id), (session, "session", letter.session_id)]
     connection.executemany(
         _NAME,
@@ -324,8 +332,8 @@ def _store_dead_letter(connection: sqlite3.Connection, letter: DeadLetter, keys:
     )
     connection.execute(
         """INSERT OR IGNORE INTO letters (received_at, user, session, subject, payload, message_id,
-               published_at, reason, key, bus_stream, bus_epoch, bus_seq)
-           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+               published_at, reason, key, turn, bus_stream, bus_epoch, bus_seq)
+           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
         (
             now,
             user,
@@ -336,6 +344,7 @@ def _store_dead_letter(connection: sqlite3.Connection, letter: DeadLetter, keys:
             int(letter.published_at),
             letter.reason,
             None if letter.key is None else keys.key(letter.key),
+            turn,
             letter.bus.stream,
             letter.bus.epoch,
             letter.bus.seq,

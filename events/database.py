@@ -7,7 +7,8 @@ and no cancellation can leave a transaction open (engineering.md L2, L3).
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 import anyio
@@ -49,6 +50,19 @@ def name_failure(error: sqlite3.Error) -> str:
     """Why SQLite could not do it, as one of the reasons above. The error's own text may quote a stored one."""
     name = name_error(error)
     return next((reason for begins, reason in _REASONS if name.startswith(begins)), FAILED)
+
+
+@contextmanager
+def immediate(connection: sqlite3.Connection) -> Generator[None]:
+    """One transaction of the writer: all of what is done inside, or nothing of it and the error goes on."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 class Database:

@@ -13,7 +13,9 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from events.envelope import BusPosition, RecordedEvent, Reference
+from events.bus_copies import OWNED_BY_LAST, want_gone
+from events.database import immediate
+from events.envelope import RecordedEvent, Reference
 
 # Events a slice; some ten milliseconds of the writer's time.
 SLICE_EVENTS = 200
@@ -23,16 +25,19 @@ _EMPTY_WORDS = "UPDATE words SET nonce = x'', text = NULL WHERE seq = ? AND text
 _EMPTY_NAME = "UPDATE names SET text = NULL WHERE reference = ? AND text IS NOT NULL"
 _EMPTY_LETTERS = """UPDATE letters SET subject = x'', payload = NULL, message_id = NULL
     WHERE {} = ? AND payload IS NOT NULL AND received_at <= ?"""
-_WANT_NOT = """INSERT OR IGNORE INTO unwanted
-    SELECT bus_stream, bus_epoch, bus_seq, ?2 FROM events WHERE seq = ?1 AND bus_seq IS NOT NULL
-    UNION SELECT stream, epoch, seq, ?2 FROM copies WHERE event = ?1"""
+# Dead letters of turns that were taken back.
+_RETRACTED_LETTERS = "FROM retractions r JOIN letters l ON l.turn = r.turn WHERE l.payload IS NOT NULL"
 # The voided events of a session, and of a user, behind what is erased already.
 _OF_SESSION = """SELECT l.seq, e.key FROM lineage l JOIN events e ON e.seq = l.seq
     WHERE l.session = ?1 AND l.seq > ?2 AND l.seq < ?3 ORDER BY l.seq LIMIT ?4"""
 # Not all of them have a row in `sessions`: of some there came dead letters or retractions alone.
-_SESSIONS_NAMED = """SELECT session FROM events WHERE user = ?1 AND session IS NOT NULL
-    UNION SELECT session FROM letters WHERE user = ?1 AND session IS NOT NULL"""
-_OF_USER = """SELECT seq, key FROM events WHERE user = ?1 AND seq > ?2 AND seq < ?3 ORDER BY seq LIMIT ?4"""
+_SESSIONS_NAMED = """SELECT n.session FROM (
+        SELECT session FROM events WHERE user = ?1 AND session IS NOT NULL
+        UNION SELECT session FROM letters WHERE user = ?1 AND session IS NOT NULL) n
+    LEFT JOIN sessions s ON s.session = n.session WHERE s.session IS NULL OR s.forgotten IS NOT NULL"""
+_OF_USER = """SELECT seq, key FROM events
+    WHERE user = ?1 AND user_seq > coalesce((SELECT user_seq FROM events WHERE seq = ?2), 0) AND seq < ?3
+    ORDER BY user_seq LIMIT ?4"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +86,11 @@ def index_forgetting(connection: sqlite3.Connection, recorded: RecordedEvent, su
     connection.execute(
         """INSERT INTO erasures (subject, user, forgotten, forgotten_seq) VALUES (?1, ?2, ?3, ?4)
            ON CONFLICT (subject) DO UPDATE
-           SET forgotten = ?3, forgotten_seq = ?4, erased = NULL, reopened = 0""",
+           SET forgotten = ?3, forgotten_seq = ?4, erased = NULL, reopened = 0, words = 0, names = 0,
+               dead_letters = 0, bus_erased = 0""",
         (subject, recorded.user, recorded.user_seq, recorded.seq),
     )
-    connection.execute("DELETE FROM tombstones WHERE session = ?", (subject,))
+    connection.execute("DELETE FROM tombstones WHERE session = ?1 OR user = ?1", (subject,))
 
 
 def reopen(connection: sqlite3.Connection, user: Reference, session: Reference | None) -> None:
@@ -109,8 +115,7 @@ def erase_slice(connection: sqlite3.Connection, subject: Reference) -> bool:
 
     Raises sqlite3.Error and changes nothing when the slice could not be written.
     """
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with immediate(connection):
         erasure = _Erasing(
             subject,
             *connection.execute(
@@ -123,47 +128,45 @@ def erase_slice(connection: sqlite3.Connection, subject: Reference) -> bool:
         ).fetchall()
         words = _empty(connection, _EMPTY_WORDS, [(seq,) for seq, _ in voided])
         names = _empty(connection, _EMPTY_NAME, [(key,) for _, key in voided])
-        connection.executemany(_WANT_NOT, [(seq, subject) for seq, _ in voided])
+        want_gone(connection, [seq for seq, _ in voided], subject)
         done = len(voided) < SLICE_EVENTS
         letters = 0
         if done:
             letters = _erase_letters(connection, erasure)
             names += _erase_own_names(connection, erasure)
-            connection.execute(_WANT_NOT, (forgotten_seq, subject))
+            want_gone(connection, [forgotten_seq], subject)
         connection.execute(
             """UPDATE erasures SET reached = ?, words = words + ?, names = names + ?,
                    dead_letters = dead_letters + ? WHERE subject = ?""",
             (voided[-1][0] if voided else reached, words, names, letters, subject),
         )
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
     return done
 
 
 def erase_retracted(connection: sqlite3.Connection) -> int:
-    """Erase what retractions put out of force; how many events' words went, at most a slice.
+    """Erase what retractions put out of force; how many events' words and letters went, at most a slice.
 
     They may stand in the write-ahead log until `settle_retracted`.
     """
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with immediate(connection):
         voided = connection.execute(
             "SELECT v.seq, e.key FROM voids v JOIN events e ON e.seq = v.seq WHERE v.erases = 1 LIMIT ?",
             (SLICE_EVENTS,),
         ).fetchall()
         _empty(connection, _EMPTY_WORDS, [(seq,) for seq, _ in voided])
         _empty(connection, _EMPTY_NAME, [(key,) for _, key in voided])
-        connection.executemany(_WANT_NOT, [(seq, None) for seq, _ in voided])
+        want_gone(connection, [seq for seq, _ in voided], None)
         connection.executemany("UPDATE voids SET erases = 2 WHERE seq = ?", [(seq,) for seq, _ in voided])
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    return len(voided)
+        letters = connection.execute(f"SELECT l.id {_RETRACTED_LETTERS} LIMIT ?", (SLICE_EVENTS,)).fetchall()
+        connection.executemany(
+            f"""INSERT INTO unwanted SELECT bus_stream, bus_epoch, bus_seq, NULL FROM letters
+                WHERE id = ? {OWNED_BY_LAST}""",
+            letters,
+        )
+        connection.executemany(
+            "UPDATE letters SET subject = x'', payload = NULL, message_id = NULL WHERE id = ?", letters
+        )
+    return len(voided) + len(letters)
 
 
 def settle_retracted(connection: sqlite3.Connection) -> int:
@@ -171,14 +174,15 @@ def settle_retracted(connection: sqlite3.Connection) -> int:
     return connection.execute("UPDATE voids SET erases = 3 WHERE erases = 2").rowcount
 
 
-def has_retracted(connection: sqlite3.Connection) -> bool:
-    """Whether words of retracted turns are still to be erased."""
-    return connection.execute("SELECT 1 FROM voids WHERE erases = 1 LIMIT 1").fetchone() is not None
-
-
 def has_emptied(connection: sqlite3.Connection) -> bool:
     """Whether words of retracted turns were erased and may still stand in the write-ahead log."""
     return connection.execute("SELECT 1 FROM voids WHERE erases = 2 LIMIT 1").fetchone() is not None
+
+
+def has_retracted(connection: sqlite3.Connection) -> bool:
+    """Whether words of retracted turns are still to be erased."""
+    left = f"SELECT 1 FROM voids WHERE erases = 1 UNION ALL SELECT 1 {_RETRACTED_LETTERS} LIMIT 1"
+    return connection.execute(left).fetchone() is not None
 
 
 def count_erased(connection: sqlite3.Connection, subject: Reference) -> ErasureCounts:
@@ -194,37 +198,14 @@ def count_erased(connection: sqlite3.Connection, subject: Reference) -> ErasureC
 
 def count_voided(connection: sqlite3.Connection, erased: Unerased) -> dict[str, tuple[int, int, int]]:
     """The events that forgetting the subject voided, by type: how many, first and last user_seq."""
-    of_subject = "e.user = ?1" if erased.is_user else "e.seq IN (SELECT seq FROM lineage WHERE session = ?1)"
+    events = "lineage l CROSS JOIN events e ON e.seq = l.seq WHERE l.session = ?1"
+    if erased.is_user:
+        events = "events e WHERE e.user = ?1"
     rows = connection.execute(
-        f"""SELECT type, count(*), min(user_seq), max(user_seq) FROM events e
-            WHERE {of_subject} AND user_seq < ?2 AND user = ?3 GROUP BY type""",
-        (erased.subject, erased.forgotten, erased.user),
+        f"SELECT type, count(*), min(user_seq), max(user_seq) FROM {events} AND user_seq < ?2 GROUP BY type",
+        (erased.subject, erased.forgotten),
     )
     return {kind: (count, first, last) for kind, count, first, last in rows}
-
-
-def read_unwanted(
-    connection: sqlite3.Connection, subject: Reference | None, limit: int = 1000
-) -> list[BusPosition]:
-    """Messages on the bus that must go: of one subject, or of retracted turns and refused copies (None)."""
-    rows = connection.execute(
-        "SELECT stream, epoch, seq FROM unwanted WHERE subject IS ? ORDER BY stream, epoch, seq LIMIT ?",
-        (subject, limit),
-    )
-    return [BusPosition(*row) for row in rows]
-
-
-def settle_unwanted(
-    connection: sqlite3.Connection, subject: Reference | None, gone: Sequence[BusPosition]
-) -> None:
-    """Note that these messages are on the bus no more."""
-    connection.execute("BEGIN IMMEDIATE")
-    connection.executemany(
-        "DELETE FROM unwanted WHERE stream = ? AND epoch = ? AND seq = ?",
-        [(each.stream, each.epoch, each.seq) for each in gone],
-    )
-    connection.execute("UPDATE erasures SET bus_erased = bus_erased + ? WHERE subject IS ?", (len(gone), subject))
-    connection.execute("COMMIT")
 
 
 def read_words_to_erase(
@@ -259,34 +240,6 @@ def read_letters_to_erase(
     return [bytes(payload) for (payload,) in rows]
 
 
-def find_kept(connection: sqlite3.Connection, needles: Sequence[bytes], erased: Unerased) -> set[bytes]:
-    """Those needles that stand in words, names or letters that are kept, or are words of the schema itself.
-
-    What stands there of the erased subject is no reason to keep it: a step that was left out is to be found.
-    """
-    (forgotten_seq,) = connection.execute(
-        "SELECT forgotten_seq FROM erasures WHERE subject = ?", (erased.subject,)
-    ).fetchone()
-    own = (
-        "SELECT seq FROM events WHERE user = ?2 AND seq < ?3"
-        if erased.is_user
-        else "SELECT seq FROM lineage WHERE session = ?2 AND seq < ?3"
-    )
-    others = f"""SELECT 1 FROM words WHERE instr(text, ?1) AND seq NOT IN ({own})
-        UNION ALL SELECT 1 FROM names WHERE instr(text, ?1) AND reference IS NOT ?2
-            AND reference NOT IN (SELECT key FROM events WHERE seq IN ({own}))
-        UNION ALL SELECT 1 FROM letters WHERE {"user" if erased.is_user else "session"} IS NOT ?2
-            AND (instr(payload, ?1) OR instr(subject, ?1) OR instr(message_id, ?1))
-        UNION ALL SELECT 1 FROM letters WHERE instr(CAST(reason AS BLOB), ?1)
-        UNION ALL SELECT 1 FROM sqlite_master WHERE instr(CAST(sql AS BLOB), ?1)
-        UNION ALL SELECT 1 FROM events WHERE instr(body, ?1) OR instr(CAST(type AS BLOB), ?1) LIMIT 1"""
-    return {
-        needle
-        for needle in needles
-        if connection.execute(others, (needle, erased.subject, forgotten_seq)).fetchone()
-    }
-
-
 def truncate_wal(connection: sqlite3.Connection) -> bool:
     """Move everything into the main file and empty the write-ahead log; False while a reader holds it.
 
@@ -300,15 +253,18 @@ def _erase_letters(connection: sqlite3.Connection, erasure: _Erasing) -> int:
     """Those that came before the forgetting; later ones are of a subject that began anew."""
     (at,) = connection.execute("SELECT recorded_at FROM events WHERE seq = ?", (erasure.forgotten_seq,)).fetchone()
     connection.execute(
-        f"""INSERT OR IGNORE INTO unwanted SELECT bus_stream, bus_epoch, bus_seq, ?1 FROM letters
-            WHERE {erasure.owner} = ?1 AND received_at <= ?2""",
+        f"""INSERT INTO unwanted SELECT bus_stream, bus_epoch, bus_seq, ?1 FROM letters
+            WHERE {erasure.owner} = ?1 AND received_at <= ?2 {OWNED_BY_LAST}""",
         (erasure.subject, at),
     )
     return _empty(connection, _EMPTY_LETTERS.format(erasure.owner), [(erasure.subject, at)])
 
 
 def _erase_own_names(connection: sqlite3.Connection, erasure: _Erasing) -> int:
-    """The subject's id, and the key of the event that forgot it, which spells it."""
+    """The subject's id, and the key of the event that forgot it, which spells it; the ids of a user's sessions.
+
+    What began anew meanwhile keeps its name.
+    """
     subject, owner = erasure.subject, erasure.owner
     (key,) = connection.execute("SELECT key FROM events WHERE seq = ?", (erasure.forgotten_seq,)).fetchone()
     connection.execute(
@@ -316,16 +272,17 @@ def _erase_own_names(connection: sqlite3.Connection, erasure: _Erasing) -> int:
             AND session IN (SELECT session FROM sessions WHERE {owner} = ?1)""",
         (subject, erasure.forgotten_seq),
     )
-    if erasure.reopened:
-        return _empty(connection, _EMPTY_NAME, [(key,)])  # its name is in use again
-    names = [(subject,), (key,)]
+    names = [(key,)]
     if owner == "user":
         names += connection.execute(_SESSIONS_NAMED, (subject,)).fetchall()
-        connection.execute("UPDATE sessions SET forgotten = 0 WHERE user = ? AND forgotten IS NULL", (subject,))
         connection.execute("DELETE FROM digests WHERE user = ?", (subject,))
     connection.execute(
-        f"UPDATE sessions SET bytes = 0, first_at = NULL, last_at = NULL WHERE {owner} = ?", (subject,)
+        f"""UPDATE sessions SET bytes = 0, first_at = NULL, last_at = NULL
+            WHERE {owner} = ? AND forgotten IS NOT NULL""",
+        (subject,),
     )
+    if not erasure.reopened:
+        names.append((subject,))
     return _empty(connection, _EMPTY_NAME, names)
 
 

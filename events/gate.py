@@ -33,7 +33,7 @@ from events.session import (
     UserForgotten,
 )
 from events.time import Instant
-from events.withdrawal import sources_of
+from events.withdrawal import faint_sources_of, sources_of
 
 # Decided on the fold: valid only while no other event that changes facts, scopes or units came between.
 DECISIONS = (
@@ -62,10 +62,11 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict, and the seq of the event that already holds the key, if one does."""
+    """A verdict; the seq of the event that holds the key, if one does; what was forgotten, if that is why."""
 
     verdict: Verdict
     holder: int | None = None
+    subject: Reference | None = None
 
 
 def judge(
@@ -79,11 +80,17 @@ def judge(
         judgement = _judge_forgetting(connection, new, user, session)
         if judgement is not None:
             return judgement
-    forgetting = isinstance(new.event, FORGETTING)
-    if not forgetting and (_is_forgotten(connection, new, user) or _is_retracted(connection, new.event, key)):
-        return Judgement(Verdict.REFUSED)
+    if not isinstance(new.event, FORGETTING):
+        forgotten = _find_forgotten(connection, new, user)
+        if forgotten is not None:
+            return Judgement(Verdict.REFUSED, subject=forgotten)
+        if _is_retracted(connection, new.event, key):
+            return Judgement(Verdict.REFUSED)
     holder = connection.execute("SELECT seq FROM events WHERE key = ?", (key,)).fetchone()
     if holder is not None:
+        former = _find_former_life(connection, holder[0], user, session)
+        if former is not None:
+            return Judgement(Verdict.REFUSED, subject=former)
         same = _says_the_same(connection, holder[0], new)
         return Judgement(Verdict.DUPLICATE if same else Verdict.CONFLICTING, holder[0])
     if _reads_what_fell(connection, new.event):
@@ -117,7 +124,7 @@ def _judge_forgetting(
             continue
         published = None if new.bus is None else new.bus.at
         if not known.reopened or (published is not None and published <= known.at):
-            return Judgement(Verdict.DUPLICATE, known.seq)
+            return Judgement(Verdict.DUPLICATE, known.seq, subject)
         judgement = Judgement(Verdict.RECORDED)
     return judgement
 
@@ -151,8 +158,8 @@ def is_forgotten(connection: sqlite3.Connection, subject: Reference, published_a
     return known is not None and not (known.reopened and published_at is not None and published_at > known.at)
 
 
-def _is_forgotten(connection: sqlite3.Connection, new: NewEvent, user: Reference) -> bool:
-    """Whether its user or a session of its lineage was forgotten.
+def _find_forgotten(connection: sqlite3.Connection, new: NewEvent, user: Reference) -> Reference | None:
+    """Its user, or the session of its lineage, that was forgotten.
 
     Then all is refused but what begins the subject anew. After that what came or was planned before is refused:
     a fold that stands behind the forgetting names nothing of then.
@@ -164,8 +171,22 @@ def _is_forgotten(connection: sqlite3.Connection, new: NewEvent, user: Reference
         late = new.bus is not None and (new.bus.at is None or new.bus.at <= known.at)
         stale = new.basis is not None and known.user_seq is not None and new.basis < known.user_seq
         if late or stale or not (known.reopened or (new.reopens and new.bus is not None)):
-            return True
-    return False
+            return subject
+    return None
+
+
+def _find_former_life(
+    connection: sqlite3.Connection, holder: int, user: Reference, session: Reference | None
+) -> Reference | None:
+    """The session, or user, that began anew and that the event holding the key is from the time before of.
+
+    Its words cannot be compared any more, and a turn that comes under an old id is most likely an old one.
+    """
+    for subject in (session, user):
+        known = _read_forgetting(connection, subject)
+        if known is not None and known.seq is not None and holder < known.seq:
+            return subject
+    return None
 
 
 def _is_retracted(connection: sqlite3.Connection, event: Event, key: Reference) -> bool:
@@ -180,9 +201,9 @@ def _reads_what_fell(connection: sqlite3.Connection, event: Event) -> bool:
     """Whether something that an answer or a correction was made of stands no more."""
     if isinstance(event, TurnConflicted):
         return False  # a conflict with a wording that was revised since is still worth keeping
-    return any(
-        connection.execute("SELECT 1 FROM voids WHERE seq = ?", (source,)).fetchone() is not None
-        for source in sources_of(event)
+    fallen = "SELECT 1 FROM voids WHERE seq = ?"
+    return any(connection.execute(fallen, (each,)).fetchone() for each in sources_of(event)) or any(
+        connection.execute(f"{fallen} AND erases > 0", (each,)).fetchone() for each in faint_sources_of(event)
     )
 
 

@@ -170,6 +170,7 @@ class FactRetracted:
     version: ClassVar = 1
     fact: FactId
     turns: tuple[int, ...]
+    read: tuple[int, ...]  # all turns that went into the extraction: when one is erased this goes, too
     was: ExtractedFact
 
 
@@ -181,6 +182,7 @@ class FactCorrected:
     version: ClassVar = 1
     fact: FactId
     turns: tuple[int, ...]
+    read: tuple[int, ...]  # as in FactRetracted
     was: ExtractedFact
     says: ExtractedFact
 
@@ -198,6 +200,7 @@ class FactPinned:
     pinned: bool
     replaces: int | None
     turns: tuple[int, ...]
+    read: tuple[int, ...]  # as in FactRetracted
     says: ExtractedFact
 
 

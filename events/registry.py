@@ -108,12 +108,15 @@ def index_event(connection: sqlite3.Connection, recorded: RecordedEvent, event: 
             )
             index_forgetting(connection, recorded, recorded.session or b"")
         case UserForgotten():
-            connection.execute("UPDATE users SET forgotten = ? WHERE user = ?", (recorded.user_seq, recorded.user))
+            forgotten = (recorded.user_seq, recorded.user)
+            connection.execute("UPDATE users SET forgotten = ? WHERE user = ?", forgotten)
+            connection.execute("UPDATE sessions SET forgotten = ? WHERE user = ? AND forgotten IS NULL", forgotten)
             index_forgetting(connection, recorded, recorded.user)
-        case SessionErased() | UserErased():
+        case SessionErased(forgotten=forgotten) | UserErased(forgotten=forgotten):
+            # It may have begun anew and be forgotten once more by now: that is another erasing.
             connection.execute(
-                "UPDATE erasures SET erased = ? WHERE subject = ?",
-                (recorded.user_seq, recorded.session or recorded.user),
+                "UPDATE erasures SET erased = ? WHERE subject = ? AND forgotten = ?",
+                (recorded.user_seq, recorded.session or recorded.user, forgotten),
             )
         case _:
             index_withdrawal(connection, recorded, event)
@@ -233,8 +236,9 @@ def read_user_references(connection: sqlite3.Connection) -> tuple[Reference, ...
 
 
 def knows_user(connection: sqlite3.Connection, user: Reference) -> bool:
-    """Whether a user has events, and was not forgotten."""
-    known = "SELECT 1 FROM users WHERE user = ? AND forgotten IS NULL"
+    """Whether anything of a user is here that was not forgotten: events, or a dead letter."""
+    known = """SELECT 1 FROM users WHERE user = ?1 AND forgotten IS NULL
+        UNION ALL SELECT 1 FROM dead_letters WHERE user = ?1"""
     return connection.execute(known, (user,)).fetchone() is not None
 
 

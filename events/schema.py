@@ -109,6 +109,7 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX turns_by_session ON turns (session, seq);
     CREATE INDEX turns_waiting ON turns (session, seq)
         WHERE closing = 0 AND extraction IS NULL AND standing IS NOT NULL;
+    CREATE INDEX turns_retracted ON turns (session) WHERE closing = 0 AND standing IS NULL;
     CREATE INDEX turns_open ON turns (session, seq) WHERE closing = 0 AND extraction IS NULL;
     CREATE INDEX turns_by_extraction ON turns (extraction) WHERE extraction IS NOT NULL;
     CREATE UNIQUE INDEX turns_by_turn ON turns (turn) WHERE turn IS NOT NULL;
@@ -116,7 +117,10 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE TABLE retractions (turn BLOB PRIMARY KEY, user_seq INTEGER NOT NULL) WITHOUT ROWID;
     -- Which event read the words of which: what follows from a turn is found from it.
     CREATE TABLE sources (
-        source INTEGER NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (source, seq)
+        source INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        faint INTEGER NOT NULL,      -- 1: falls when the words of the source are erased, not when it is edited
+        PRIMARY KEY (source, seq)
     ) WITHOUT ROWID;
     -- Events that stand no more, since which user_seq. erases: 0 the words stay, as history; 1 they must go;
     -- 2 they are gone from the tables, 3 from every file of the log. Of forgotten sessions nothing is listed
@@ -145,6 +149,7 @@ MIGRATIONS: tuple[str, ...] = (
         published_at INTEGER NOT NULL,
         reason TEXT NOT NULL,
         key BLOB,
+        turn BLOB,                   -- reference of the key of its turn's first revision
         bus_stream TEXT NOT NULL,
         bus_epoch TEXT NOT NULL,
         bus_seq INTEGER NOT NULL,
@@ -152,6 +157,7 @@ MIGRATIONS: tuple[str, ...] = (
     );
     CREATE INDEX letters_by_session ON letters (session);
     CREATE INDEX letters_by_key ON letters (key);
+    CREATE INDEX letters_by_turn ON letters (turn) WHERE payload IS NOT NULL;
     CREATE VIEW dead_letters AS SELECT * FROM letters WHERE payload IS NOT NULL;
     -- Hashes of each Memory when the daemon stopped, for `memforestd verify` without a daemon.
     CREATE TABLE digests (

@@ -147,7 +147,8 @@ class SessionForgotten:
 class Erasure:
     """What erasing took, store by store, and what it could not take. Numbers only, so it may be kept for ever.
 
-    `residues` counts the places where the scan still found a word; `scanned_bytes` is 0 when no scan was made.
+    `residues` counts the places where the scan still found a word, and files that it could not read;
+    `scanned_bytes` is 0 when no scan was made.
     """
 
     first: int  # user_seq of the first and the last event that was voided; 0 when there is none
@@ -168,6 +169,7 @@ class Erasure:
     scanned_files: int
     scanned_bytes: int
     windows: int  # samples of the erased words that were looked for
+    sampled: bool  # whether all of the words were still there to be sampled, as after a restart they may not be
     residues: int
 
 

@@ -7,10 +7,12 @@ receipts, into a restored backup.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from events.envelope import Reference
+from events.database import immediate
+from events.envelope import NewEvent, Reference
+from events.session import SessionForgotten, UserForgotten
 from events.time import Instant
 
 
@@ -49,20 +51,53 @@ def read_own_tombstones(connection: sqlite3.Connection) -> tuple[Tombstone, ...]
 
 def plant_tombstones(connection: sqlite3.Connection, tombstones: Sequence[Tombstone]) -> int:
     """Take over what another source says was forgotten; how many this store did not know."""
-    connection.execute("BEGIN IMMEDIATE")
-    planted = connection.executemany(
-        """INSERT OR IGNORE INTO tombstones SELECT ?1, ?2, ?3
-           WHERE NOT EXISTS (SELECT 1 FROM erasures WHERE subject = ?1)""",
-        [(each.subject, each.user, each.forgotten_at) for each in tombstones],
-    )
-    connection.execute("COMMIT")
+    with immediate(connection):
+        planted = connection.executemany(
+            """INSERT OR IGNORE INTO tombstones SELECT ?1, ?2, ?3
+               WHERE NOT EXISTS (SELECT 1 FROM erasures WHERE subject IN (?1, ?2))""",
+            [(each.subject, each.user, each.forgotten_at) for each in tombstones],
+        )
     return max(0, planted.rowcount)
 
 
+def read_tombstones_of(
+    connection: sqlite3.Connection, subjects: Iterable[Reference | None]
+) -> tuple[Tombstone, ...]:
+    """What another source says of these sessions and users that is not recorded here."""
+    rows = [
+        row
+        for subject in subjects
+        for row in connection.execute("SELECT * FROM tombstones WHERE session = ?", (subject,))
+    ]
+    return tuple(Tombstone(None if subject == user else subject, user, at) for subject, user, at in rows)
+
+
+def forget_as_told(tombstone: Tombstone) -> NewEvent:
+    """The event by which a forgetting that another source tells of becomes one of this log."""
+    return NewEvent(
+        user_id=None,
+        session_id=None,
+        event=UserForgotten() if tombstone.session is None else SessionForgotten(),
+        key=f"tombstone/{tombstone.subject.hex()}",
+        happened_at=tombstone.forgotten_at,
+        user=tombstone.user,
+        session=tombstone.session,
+        time_assigned=True,
+    )
+
+
 def read_planted(connection: sqlite3.Connection) -> tuple[Tombstone, ...]:
-    """Tombstones from elsewhere of what is still known here: these are to be forgotten, too."""
+    """Tombstones from elsewhere of what is still known here: these are to be forgotten, too.
+
+    A session belongs to whom this store says it does, and users come first: what is theirs goes with them.
+    """
     rows = connection.execute(
-        """SELECT t.session, t.user, t.forgotten_at FROM tombstones t JOIN sessions s ON s.session = t.session
-           UNION SELECT t.session, t.user, t.forgotten_at FROM tombstones t JOIN users u ON u.user = t.session"""
+        """SELECT t.session, t.session, t.forgotten_at FROM tombstones t
+               WHERE t.session IN (SELECT user FROM users UNION SELECT user FROM dead_letters)
+           UNION ALL SELECT t.session, s.user, t.forgotten_at
+               FROM tombstones t JOIN sessions s ON s.session = t.session
+           UNION ALL SELECT t.session, l.user, t.forgotten_at
+               FROM tombstones t JOIN dead_letters l ON l.session = t.session
+               WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = t.session) GROUP BY t.session"""
     )
     return tuple(Tombstone(None if subject == user else subject, user, at) for subject, user, at in rows)

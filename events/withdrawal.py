@@ -22,6 +22,9 @@ from events.memory import (
 )
 from events.session import SessionReplayed, TurnConflicted, TurnRecorded, TurnRetracted, TurnRevised
 
+# SQLite takes at most 32,766 variables in a statement; this keeps statements short, too.
+_SEQS_AT_ONCE = 500
+
 
 @dataclass(frozen=True, slots=True)
 class Void:
@@ -48,11 +51,20 @@ def sources_of(event: Event) -> tuple[int, ...]:
             return ()
 
 
+def faint_sources_of(event: Event) -> tuple[int, ...]:
+    """The events whose words may stand in this one without its resting on them."""
+    match event:
+        case FactCorrected(read=read) | FactRetracted(read=read) | FactPinned(read=read):
+            return read
+        case _:
+            return ()
+
+
 def index_withdrawal(connection: sqlite3.Connection, recorded: RecordedEvent, event: Event) -> None:
     """Write down what an event was made of, and what it puts out of force."""
-    connection.executemany(
-        "INSERT OR IGNORE INTO sources VALUES (?, ?)", [(source, recorded.seq) for source in sources_of(event)]
-    )
+    rows = [(source, recorded.seq, 0) for source in sources_of(event)]
+    rows += [(source, recorded.seq, 1) for source in faint_sources_of(event)]
+    connection.executemany("INSERT OR IGNORE INTO sources VALUES (?, ?, ?)", rows)
     match event:
         case TurnRetracted(turn=turn):
             _retract(connection, recorded, turn)
@@ -89,7 +101,7 @@ def place_turn(connection: sqlite3.Connection, recorded: RecordedEvent, event: T
             "INSERT INTO voids VALUES (?, ?, ?, 0)", (recorded.seq, recorded.user, recorded.user_seq)
         )
     # So that retracting the turn finds every wording of it.
-    connection.execute("INSERT INTO sources VALUES (?, ?)", (place, recorded.seq))
+    connection.execute("INSERT INTO sources VALUES (?, ?, 0)", (place, recorded.seq))
     return False
 
 
@@ -111,14 +123,6 @@ def _retract(connection: sqlite3.Connection, recorded: RecordedEvent, turn: Refe
     connection.execute("UPDATE turns SET standing = NULL WHERE seq = ?", (place,))
     connection.execute("UPDATE sessions SET turns = turns - 1 WHERE session = ?", (session,))
     _void(connection, recorded, place, erases=True)
-    connection.execute(
-        """INSERT OR IGNORE INTO unwanted
-           SELECT e.bus_stream, e.bus_epoch, e.bus_seq, NULL FROM voids v JOIN events e ON e.seq = v.seq
-           WHERE v.erases = 1 AND v.user = ?1 AND e.bus_seq IS NOT NULL
-           UNION SELECT c.stream, c.epoch, c.seq, NULL FROM voids v JOIN copies c ON c.event = v.seq
-           WHERE v.erases = 1 AND v.user = ?1""",
-        (recorded.user,),
-    )
 
 
 def _void(
@@ -137,9 +141,10 @@ def _void(
         seq
         for (seq,) in connection.execute(
             """WITH RECURSIVE fallen (seq) AS (
-                   VALUES (?) UNION SELECT s.seq FROM sources s JOIN fallen f ON s.source = f.seq)
+                   VALUES (?1)
+                   UNION SELECT s.seq FROM sources s JOIN fallen f ON s.source = f.seq WHERE s.faint <= ?2)
                SELECT seq FROM fallen""",
-            (first,),
+            (first, int(erases)),
         )
         if seq != recorded.seq
     ]
@@ -148,10 +153,14 @@ def _void(
            ON CONFLICT (seq) DO UPDATE SET erases = max(erases, excluded.erases)""",
         [(seq, recorded.user, recorded.user_seq, int(erases)) for seq in voided],
     )
-    for seq in voided:
+    for at in range(0, len(voided), _SEQS_AT_ONCE):
+        some = voided[at : at + _SEQS_AT_ONCE]
         # All places of a chunk wait or none does. One whose turns are all retracted waits for nothing.
-        (standing,) = connection.execute(
-            "SELECT count(standing) FROM turns WHERE extraction = ?", (seq,)
-        ).fetchone()
-        covering = successor if seq == first and successor else None if standing else recorded.seq
-        connection.execute("UPDATE turns SET extraction = ? WHERE extraction = ?", (covering, seq))
+        covering = connection.execute(
+            f"""SELECT extraction, count(standing) FROM turns
+                WHERE extraction IN ({",".join("?" * len(some))}) GROUP BY extraction""",
+            some,
+        ).fetchall()
+        for seq, standing in covering:
+            instead = successor if seq == first and successor else None if standing else recorded.seq
+            connection.execute("UPDATE turns SET extraction = ? WHERE extraction = ?", (instead, seq))

@@ -158,9 +158,9 @@ class Tombstone:
 class Receipt:
     """What forgetting erased, store by store.
 
-    `complete`: all of it, and a search of every file found nothing; until then `waiting_for` says what for
-    (`bus` or `erasing`). `voided` counts events by type. `bus_left_until`: when the messages that the bus keeps
-    expire.
+    `complete`: all of it; until then `waiting_for` says what for (`bus` or `erasing`). `proven`: and a search of
+    every file for samples of all its words found nothing. `voided` counts events by type. `bus_left_until`: when
+    the messages that the bus keeps expire.
     """
 
     forgotten_user_seq: int
@@ -168,6 +168,7 @@ class Receipt:
     words_erased: int
     names_erased: int
     complete: bool
+    proven: bool = False
     waiting_for: str | None = None
     erased_user_seq: int | None = None
     dead_letters_erased: int = 0

@@ -92,6 +92,8 @@ class Memory:
         self.hidden_turns: frozenset[int] = frozenset()
         # Whether something was undone that is folded in; until it is folded again it is only hidden.
         self.needs_rebuild = False
+        # Turns that were retracted, and are not folded in.
+        self._retracted: set[Reference] = set()
         # Whether events to come can no longer be folded in.
         self._frozen = False
 
@@ -167,6 +169,8 @@ class Memory:
         self.session_ids[recorded.session] = recorded.session_id or ""
         self.active_sessions[recorded.session] = recorded.recorded_at
         self._show_cut(self.transcript.place_turn(recorded, standing))
+        for turn in self._retracted & self.transcript.placed.keys():
+            self.withdraw_turn(turn)
         self.placement.set_scopes(self.scopes.count_turn(said.content, said.role, said.name))
 
     def withdraw_turn(self, turn: Reference, revision: int | None = None) -> None:
@@ -175,7 +179,11 @@ class Memory:
         Hidden at once, with all that rests on it; gone when this Memory is folded again.
         """
         placed = self.transcript.placed.get(turn)
-        if placed is None or (revision is not None and revision <= placed.revision):
+        if placed is None:
+            if revision is None:
+                self._retracted.add(turn)  # it may be in the log and not folded yet
+            return
+        if revision is not None and revision <= placed.revision:
             return
         self.hidden_turns |= {placed.seq}
         self.needs_rebuild = self._frozen = True
@@ -248,9 +256,12 @@ class Memory:
             self.needs_rebuild = True
 
     def forget_user(self) -> None:
-        """Show nothing of all this any more."""
+        """Show nothing of all this any more, and take nothing more in."""
+        if self.user in self.hindsight.tombstones and not self.session_ids:
+            return
         for session in self.session_ids:
             self.forget_session(session)
+        self.needs_rebuild = self._frozen = True
 
 
 def _on_forgotten(memory: Memory, recorded: RecordedEvent, _: SessionForgotten) -> None:

@@ -268,6 +268,7 @@ def an_erasure(*, words: int = 0, names: int = 0) -> Erasure:
         scanned_files=0,
         scanned_bytes=0,
         windows=0,
+        sampled=True,
         residues=0,
     )
 

@@ -1,4 +1,4 @@
-"""What erasing asks of a bus, answered without a server: daemon/bus_erasure.py and daemon/tombstone_bucket.py do it.
+"""What erasing asks of a bus, answered without a server; bus_erasure.py and tombstone_bucket.py of daemon do it.
 
 The real eraser deletes each message by its sequence number and looks for it afterwards; the real bucket is a
 key-value bucket on the server. tests/daemon/test_bus_erasure.py and test_tombstone_bucket.py are theirs.

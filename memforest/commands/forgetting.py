@@ -50,9 +50,9 @@ def forget(
 def _show_preview(screen: Screen, preview: Preview) -> None:
     screen.table(("event type", "voided"), tuple(preview.voided.items()), empty="Nothing of it is here.")
     screen.line(
-        f"Would go: {preview.events} events, {preview.dead_letters} dead letters and {preview.bus_messages} messages "
-        f"on the bus. {preview.summaries_again + preview.groups_again} texts also hold words of other sessions and "
-        "would be asked of the model again."
+        f"Would go: {preview.events} events, {preview.dead_letters} dead letters and "
+        f"{preview.bus_messages} messages on the bus. {preview.summaries_again + preview.groups_again} texts "
+        "also hold words of other sessions and would be asked of the model again."
     )
 
 

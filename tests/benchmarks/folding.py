@@ -116,7 +116,7 @@ async def _grow(log: EventLog, user_id: str, turns: int, seed: int) -> None:
 
 def _with_answers(said: list[NewEvent], first_seq: int) -> list[NewEvent]:
     """The turns of a session, its end, and what was read from it; `first_seq` is that of the first turn."""
-    user_id, session_id = said[0].user_id, said[0].session_id or ""
+    user_id, session_id = said[0].user_id or "", said[0].session_id or ""
     events = [*said, a_closing(session_id, user_id=user_id)]
     admissions = list[Admission]()
     for at in range(0, len(said), CHUNK_TURNS):

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from daemon.lifecycle import collect_seldom
-from tests.benchmarks import append, building, folding, recall, scanning, socket_round_trip, trees
+from tests.benchmarks import append, building, folding, forgetting, recall, scanning, socket_round_trip, trees
 from tests.benchmarks.measuring import Row, machine
 
 BENCHMARKS: dict[str, Callable[[float], list[Row]]] = {
@@ -22,6 +22,7 @@ BENCHMARKS: dict[str, Callable[[float], list[Row]]] = {
     "socket_round_trip": socket_round_trip.measure,
     "building": building.measure,
     "scanning": scanning.measure,
+    "forgetting": forgetting.measure,
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -163,7 +163,7 @@ async def running_forgetter(parts: Parts) -> AsyncGenerator[Parts, None]:
 
 
 @contextmanager
-def unwritable(path: Path) -> Iterator[None]:
+def unwritable(path: Path) -> Generator[None]:
     """Another program holds the store's write lock: every transaction of ours fails, reading goes on."""
     other = sqlite3.connect(path, isolation_level=None, timeout=5)
     try:

@@ -280,6 +280,25 @@ async def test_pinning_twice_records_one_pin_and_letting_go_undoes_it(
     await check_fold(parts)
 
 
+async def test_a_fact_that_was_extracted_again_and_is_let_go_stands_on_the_new_extraction(
+    parts: Parts, structures: Structures, corrections: Corrections, clock: ManualClock
+) -> None:
+    await learn(parts, BOSTON)
+    fact = (await known(structures))[BOSTON]
+    await corrections.pin(PinParams(user_id="alice", fact_id=fact.id))
+    async with running(parts):
+        await Replaying(parts.log, parts.memories, clock).replay(ReplayParams(user_id="alice", session_id="s1"))
+        await wait_until(lambda: len(parts.model.calls) >= 2)
+        await parts.until_done()
+    assert (await corrections.get(about(fact))).pinned
+    settled = await corrections.pin(PinParams(user_id="alice", fact_id=fact.id, pinned=False))
+
+    assert settled.fact is not None
+    assert (settled.fact.text, settled.fact.pinned, settled.fact.id == fact.id) == (BOSTON, False, False)
+    assert (await parts.memory()).pending() == 0
+    await check_fold(parts)
+
+
 async def test_a_pinned_fact_that_is_corrected_stays_pinned(
     parts: Parts, structures: Structures, corrections: Corrections
 ) -> None:

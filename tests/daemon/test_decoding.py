@@ -15,7 +15,15 @@ from daemon.subjects import control_subject, turn_subject
 from events.appending import DeadLetter
 from events.envelope import BusPosition, NewEvent
 from events.errors import InvalidInput
-from events.session import Part, SessionClosed, SessionForgotten, TimeSource, TurnRecorded
+from events.session import (
+    Part,
+    SessionClosed,
+    SessionForgotten,
+    TimeSource,
+    TurnRecorded,
+    TurnRetracted,
+    TurnRevised,
+)
 from events.time import to_iso
 from tests.builders import KEYS, MONDAY
 
@@ -91,6 +99,34 @@ def test_the_turns_of_one_message_keep_their_order_and_each_its_key() -> None:
     assert [turn_of(event).content for event in events] == ["one", "two"]
     assert [event.key for event in events] == ["turn/alice/s1/a/0", "message/alice/s1/b/1"]
     assert {event.bus for event in events} == {BusPosition("MEMFOREST", "e1", 7)}
+
+
+def test_a_later_revision_says_which_turn_it_rewords_and_has_a_key_of_its_own() -> None:
+    (first,) = decoded(a_message(TURN))
+    (event,) = decoded(a_message({**TURN, "revision": 2, "content": "I moved to Tampa."}))
+
+    assert event.event == TurnRevised(
+        turn=KEYS.key(first.key), revision=2, content="I moved to Tampa.", role="user", turn_id="m-17"
+    )
+    assert event.key == "turn/alice/s1/m-17/2"
+    assert (event.lineage, event.happened_at) == (first.lineage, first.happened_at)
+
+
+def test_a_revision_without_a_time_is_flagged_so_that_it_keeps_that_of_its_turn() -> None:
+    (event,) = decoded(a_message({**without("timestamp"), "revision": 1}, published_at=MONDAY + 5))
+
+    assert isinstance(event.event, TurnRevised)
+    assert (event.event.time_source, event.time_assigned) == (TimeSource.BUS, True)
+
+
+def test_taking_a_turn_back_names_it_whatever_its_revision_and_belongs_to_control() -> None:
+    (turn,) = decoded(a_message(TURN))
+    body = {"type": "turn.retract", "user_id": "alice", "session_id": "s1", "turn_id": "m-17"}
+    (event,) = decoded(a_message(body, control_subject("alice", "s1")))
+
+    assert event.event == TurnRetracted(KEYS.key(turn.key))
+    assert (event.key, event.lineage) == ("retract/turn/alice/s1/m-17/0", turn.lineage)
+    assert refused(body).reason == "a message of this type does not belong on this subject"
 
 
 def test_without_any_id_a_redelivery_has_the_same_key_and_a_repetition_another() -> None:

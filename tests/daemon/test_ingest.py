@@ -19,6 +19,7 @@ from daemon.memories import Memories
 from daemon.subjects import control_subject, turn_subject
 from events.appending import Batch, Outcome
 from events.envelope import BusPosition
+from events.erasure import erase_retracted
 from events.log import GROUP_EVENTS_MAX, EventLog
 from tests.builders import MONDAY, ManualClock, seeded_nonces
 from tests.bus_in_use import Reported, bus_with_stream, unattended_server
@@ -290,3 +291,31 @@ async def test_a_new_epoch_is_stored_even_without_messages(recording: RecordingL
 
     assert stored_rows(log_path, "SELECT stream, epoch, seq FROM bus_checkpoint") == [(STREAM, "e2", 0)]
     assert len(recording.batches) == 1, "a fetch that brought nothing costs no transaction"
+
+
+async def test_edits_come_over_the_bus_and_the_copies_of_what_was_taken_back_are_known(
+    url: str, log: EventLog, log_path: Path
+) -> None:
+    async with bus_with_stream(url) as bus:
+        first = a_turn_body("Xylophon", "t1")
+        later = msgspec.json.encode({**msgspec.json.decode(first), "revision": 1, "content": "Marimba"})
+        retract = {"type": "turn.retract", "user_id": "alice", "session_id": "s1", "turn_id": "t1"}
+        ingesting = Ingesting(bus, log)
+        await publish(bus, first, a_turn_body("Oslo", "t2"), later, first)
+        await run_until(ingesting, 4)
+        memory = await ingesting.memories.catch_up(ALICE)
+        shown = [turn.key for turn in memory.turns.values()]
+        await publish(bus, msgspec.json.encode(retract), kind="control")
+        await run_until(ingesting, 5)
+        hidden = (await ingesting.memories.catch_up(ALICE)).turns
+        await publish(bus, later, first)
+        await run_until(ingesting, 7)
+        await log.write(erase_retracted)
+
+    keys = [log.keys.key(f"turn/alice/s1/{turn}") for turn in ("t1/1", "t2/0")]
+    assert sorted(shown) == sorted(keys)
+    assert [turn.key for turn in hidden.values()] == keys[1:]
+    types = [row[0] for row in stored_rows(log_path, "SELECT type FROM events ORDER BY seq")]
+    assert types == ["turn.recorded", "turn.recorded", "turn.revised", "turn.retracted"]
+    unwanted = stored_rows(log_path, "SELECT seq FROM unwanted ORDER BY seq")
+    assert unwanted == [(1,), (3,), (4,), (6,), (7,)], "every message that says it, but not the wish itself"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from daemon.receipts import SessionUnknown, UserUnknown
 from daemon.listings import Listings, NoParams, SessionParams, UserParams, find_user
+from daemon.receipts import SessionUnknown, UserUnknown
 from daemon.structures import ROOT_TEXT_MAX, FactShown, GroupShown, PageParams, Structures, TreeShown, UnitShown
 from events.errors import InvalidInput
 from projections.digests import digest_memory

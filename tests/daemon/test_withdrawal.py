@@ -201,7 +201,7 @@ async def test_a_forgotten_user_is_gone_from_every_file_and_another_one_keeps_ev
         texts, again = await parts.texts("zqx", "zqx"), await parts.forgetter.forget_user("zqx")
         of_session = await parts.forgetter.forget("zqx", "of zqx")
 
-    assert (receipt.complete, receipt.tombstone.session) == (True, None)
+    assert (receipt.waiting_for, receipt.complete, receipt.tombstone.session) == (None, True, None)
     assert (receipt.residues, receipt.tombstoned) == (0, True)
     assert receipt.scan_windows > 0
     assert would.voided == receipt.voided

@@ -89,6 +89,7 @@ ERASURE = Erasure(
     scanned_files=9,
     scanned_bytes=81_920,
     windows=640,
+    sampled=True,
     residues=0,
 )
 EXPECTED: dict[str, Event] = {
@@ -159,9 +160,9 @@ EXPECTED: dict[str, Event] = {
     "nodes.merged.v1": NodesMerged(
         generation=1, unit=A, members=(A, B), sources=(9, 11), model="offline-1", text="One text."
     ),
-    "fact.retracted.v1": FactRetracted(fact=A, turns=(3,), was=MIAMI),
-    "fact.corrected.v1": FactCorrected(fact=A, turns=(3,), was=MIAMI, says=TAMPA),
-    "fact.pinned.v1": FactPinned(fact=A, pinned=False, replaces=17, turns=(3,), says=MIAMI),
+    "fact.retracted.v1": FactRetracted(fact=A, turns=(3,), read=(2, 3), was=MIAMI),
+    "fact.corrected.v1": FactCorrected(fact=A, turns=(3,), read=(2, 3), was=MIAMI, says=TAMPA),
+    "fact.pinned.v1": FactPinned(fact=A, pinned=False, replaces=17, turns=(3,), read=(2, 3), says=MIAMI),
     "work.parked.v1": WorkParked(
         task=Task.EXTRACT, request=B, reason=ParkReason.ANSWER_INVALID, turns=(3, 4), covers=(3, 5)
     ),

@@ -11,6 +11,7 @@ import pytest
 
 from events.codec import decode_event, encode_event
 from events.envelope import NewEvent
+from events.erasure import erase_retracted
 from events.errors import StaleDecision
 from events.gate import Verdict
 from events.hindsight import read_hindsight
@@ -221,7 +222,7 @@ async def test_a_turn_taken_back_falls_in_every_wording_with_its_conflicts_and_a
     assert all(void.erases for void in fallen.values())
 
 
-async def test_a_message_that_held_the_words_is_unwanted_from_the_moment_of_the_retraction(
+async def test_every_message_that_held_the_words_is_unwanted_in_the_moment_they_are_erased(
     log: EventLog, log_path: Path
 ) -> None:
     turn = a_turn("one", bus=a_place(1))
@@ -229,6 +230,7 @@ async def test_a_message_that_held_the_words_is_unwanted_from_the_moment_of_the_
     await log.append_event(replace(turn, bus=a_place(2)))
     await log.append_event(a_revision("two", bus=a_place(3)))
     await log.append_event(a_retraction(bus=a_place(4)))
+    await log.write(erase_retracted)
 
     unwanted = stored_rows(log_path, "SELECT seq FROM unwanted ORDER BY seq")
     assert unwanted == [(1,), (2,), (3,)]
@@ -279,6 +281,7 @@ async def test_hindsight_at_an_earlier_position_knows_the_wording_of_then(log: E
     then = [await log.read(partial(read_hindsight, user=ALICE, to_user_seq=at)) for at in (1, 2, 3)]
 
     turn = KEYS.key(a_turn().key)
+    assert not (await log.read(partial(read_hindsight, user=ALICE, to_user_seq=0))).wordings
     assert now.wordings[turn].seq == then[2].wordings[turn].seq == 3
     assert (then[1].wordings[turn].seq, dict(then[0].wordings)) == (2, {})
     assert [sorted(each.voids) for each in (*then, now)] == [[], [1], [1, 2], [1, 2]]

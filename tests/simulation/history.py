@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
+from daemon.corrections import CorrectParams, FactParams, FactUnknown, PinParams
+from daemon.receipts import UserUnknown
 from events.appending import Batch
 from events.envelope import NewEvent
 from events.gate import Verdict
@@ -57,6 +60,8 @@ class History:
 
     seed: int
     chance: random.Random
+    # Whether people say things of facts; what they said when is then part of what came of it.
+    corrects: bool
     clock: ManualClock = field(default_factory=ManualClock)
     said: dict[str, Session] = field(default_factory=dict[str, Session])
     # Every wording ever handed to the log, to be handed to it again.
@@ -70,7 +75,8 @@ class History:
         self.clock.advance(self.chance.randrange(HOUR_MS))
         steps = {
             self.say: 34, self.edit: 10, self.repeat: 5, self.retract: 9, self.close: 8, self.close_chunk: 6,
-            self.answer: 40, self.fail: 4, self.compact: 6, self.forget: 5, self.forget_user: 1, self.ask: 6,
+            self.correct: 8 if self.corrects else 0, self.answer: 40, self.fail: 4, self.compact: 6,
+            self.forget: 5, self.forget_user: 1, self.ask: 6,
         }  # fmt: skip
         (step,) = self.chance.choices(list(steps), list(steps.values()))
         await step(daemon)
@@ -266,6 +272,23 @@ class History:
             daemon.memories.hide_user(KEYS.user(user_id))
         self.users_forgotten.add(user_id)
         self.forgotten |= {(user_id, marker_of(user_id, number)) for number in range(SESSIONS_PER_USER)}
+
+    async def correct(self, daemon: Daemon) -> None:
+        """Somebody says of a fact that it is not so, what is so instead, or that it is to stay or not."""
+        user_id = self.chance.choice(USERS)
+        facts = sorted((await daemon.memories.catch_up(KEYS.user(user_id))).canon.facts)
+        way, place, day = self.chance.randrange(4), self.chance.random(), self.chance.randint(1, 2)
+        if not facts:
+            return
+        fact_id = facts[int(place * len(facts))].hex()
+        with suppress(FactUnknown, UserUnknown):
+            if way == 0:
+                await daemon.corrections.retract(FactParams(user_id=user_id, fact_id=fact_id))
+            elif way == 1:
+                text = f"Nate met Oslo on day {day}."
+                await daemon.corrections.correct(CorrectParams(user_id=user_id, fact_id=fact_id, text=text))
+            else:
+                await daemon.corrections.pin(PinParams(user_id=user_id, fact_id=fact_id, pinned=way == 2))
 
     async def ask(self, daemon: Daemon) -> None:
         """An answer speaks of nothing that was forgotten, whatever is under way."""

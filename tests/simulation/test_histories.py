@@ -40,7 +40,7 @@ async def test_whatever_happened_the_memory_is_that_of_a_store_which_never_saw_w
     seed: int, tmp_path: Path
 ) -> None:
     print("SIMULATION_SEED", seed)
-    history = History(seed, random.Random(seed))
+    history = History(seed, random.Random(seed), corrects=seed % 3 == 0)
     path = tmp_path / "events.db"
     for _ in range(LIVES):
         async with running(path, history.clock, held=True) as daemon:
@@ -55,9 +55,12 @@ async def test_whatever_happened_the_memory_is_that_of_a_store_which_never_saw_w
         inputs = await surviving_inputs(daemon, path, memories)
         await assert_what_stands_is_searched(daemon, history, memories)
         await assert_nothing_left(daemon, history, memories)
-        said = await facts_said(daemon, memories)
+        # What was said of a fact depends on what was known then, so no other store comes to the same.
+        said = None if history.corrects else await facts_said(daemon, memories)
 
     assert_not_in_files(path, history)
+    if said is None:
+        return
     await play(inputs, tmp_path / "innocent.db", history.clock)
     async with running(tmp_path / "innocent.db", history.clock, held=False) as innocent:
         await innocent.build()

@@ -15,14 +15,17 @@ from anyio.abc import TaskGroup
 
 from daemon.answers import Answer, Answerer, QueryParams
 from daemon.compaction import CompactionRunning, Compactor
+from daemon.corrections import Corrections
 from daemon.fingerprints import Fingerprints
 from daemon.forgetting import Forgetter
 from daemon.memories import Memories, fold_from_nothing
 from daemon.receipts import SessionUnknown, UserUnknown
 from daemon.residue import IsKept, ScanResult
+from daemon.structures import Structures
 from daemon.texts import read_texts
 from daemon.worker import Worker, WorkerParameters
 from events.envelope import Reference
+from events.erasure import has_emptied, has_retracted
 from events.hindsight import Hindsight, read_hindsight
 from events.log import EventLog
 from events.registry import read_user_references
@@ -66,6 +69,7 @@ class Daemon:
     forgetter: Forgetter
     compactor: Compactor
     answerer: Answerer
+    corrections: Corrections
     reports: Reports
     tasks: TaskGroup
     forgetting: int = 0
@@ -116,11 +120,11 @@ class Daemon:
             seen = self._signature()
 
     async def build(self) -> None:
-        """Answer everything, and return once nothing is pending for any user."""
+        """Answer everything, and return once nothing is pending for any user and nothing is to be erased."""
         self.model.release()
         await wait_until(lambda: not self.compactor.planned and not self.forgetting, BUILT_WITHIN_S, "not idle")
         with anyio.fail_after(BUILT_WITHIN_S):
-            while await self.pending():
+            while await self.pending() or await self.log.read(has_retracted) or await self.log.read(has_emptied):
                 await self.settle()
 
     async def pending(self) -> int:
@@ -221,7 +225,8 @@ def _build(log: EventLog, clock: ManualClock, model: ScriptedModel, tasks: TaskG
     erasing = replace(erasing_without_a_server(log, log.path.parent, clock, reports), search=_find_nothing)
     forgetter = Forgetter(erasing, memories)
     answerer = Answerer(log.keys, log, memories, embedder, NO_EMBEDDER, lambda _: 0, clock)
-    return Daemon(log, memories, model, worker, forgetter, compactor, answerer, reports, tasks)
+    corrections = Corrections(log, memories, worker, Structures(log, memories), clock)
+    return Daemon(log, memories, model, worker, forgetter, compactor, answerer, corrections, reports, tasks)
 
 
 async def _find_nothing(_: Path, samples: Fingerprints, __: IsKept) -> ScanResult:

@@ -26,7 +26,7 @@ from tests.projections.facts.fact_world import FactWorld, a_fact
 
 S1, S2 = (KEYS.session("alice", name) for name in ("s1", "s2"))
 HISTORIES = int(os.environ.get("CORRECTION_HISTORIES", "100"))
-STEPS = 26
+STEPS = 22
 BOSTON, DAVIS, MIAMI = "Alice lives in Boston.", "Alice lives in Davis.", "Alice lives in Miami."
 CAT, DOG, TEA = "Bob has a grey cat.", "Bob walks the old dog.", "Carol drinks green tea."
 
