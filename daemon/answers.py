@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from daemon.history import History, agree, count_redacted, locate
 from daemon.memories import Memories
 from daemon.protocol import Params
-from events.appending import Keys
-from events.envelope import RecordedEvent, Reference
+from events.envelope import Keys, RecordedEvent, Reference
 from events.errors import InvalidInput, MemForestError
 from events.hindsight import read_hindsight
 from events.log import LogReader

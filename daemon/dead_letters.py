@@ -9,8 +9,8 @@ from functools import partial
 from daemon.bus import BusMessage
 from daemon.decoding import Decoder
 from daemon.protocol import Params
-from events.appending import Batch, DeadLetter
-from events.dead_letters import StoredLetter, drop_letter, read_letter, read_letters
+from events.appending import Batch
+from events.dead_letters import DeadLetter, StoredLetter, drop_letter, read_letter, read_letters
 from events.erasure import truncate_wal
 from events.errors import InvalidInput, MemForestError
 from events.log import EventLog

@@ -13,10 +13,11 @@ import msgspec
 
 from daemon.bus import BusMessage
 from daemon.content_parts import read_content
+from daemon.protocol import nests_too_deep
 from daemon.reasons import reason_without_values
 from daemon.subjects import encode_token, parse_subject
-from events.appending import DeadLetter, Keys
-from events.envelope import BusPosition, NewEvent, Reference
+from events.dead_letters import DeadLetter
+from events.envelope import BusPosition, Keys, NewEvent, Reference
 from events.errors import InvalidInput
 from events.session import (
     SessionClosed,
@@ -30,6 +31,9 @@ from events.time import EARLIEST, LATEST, Instant, from_datetime
 
 # A message fits one transaction; more turns are better sent as several messages.
 TURNS_MAX = 256
+# Levels of lists and objects. The socket's own limit lies above, so both ways in take the same messages, and it
+# does not depend on how deep the interpreter stands.
+LEVELS_MAX = 64
 # What SQLite can count to, and more than anyone edits.
 REVISION_MAX = 2**31
 # Numbers above this are milliseconds: as seconds they would lie beyond the year 5138.
@@ -111,7 +115,12 @@ def parse_message(payload: bytes, *, names: bool = True) -> Message:
     reasons outlive the erasing of their session.
     """
     try:
-        return _decoder.decode(payload)
+        message: Message = _decoder.decode(payload)
+        # With few brackets there is no need to read it once more.
+        brackets = payload.count(b"[") + payload.count(b"{")
+        if brackets > LEVELS_MAX and nests_too_deep(payload, msgspec.json.decode(payload), LEVELS_MAX):
+            raise InvalidInput("the message is nested too deep")
+        return message
     except msgspec.ValidationError as error:
         raise InvalidInput(reason_without_values(error, names=names)) from None
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -11,7 +11,7 @@ import re
 import secrets
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import get_args
@@ -135,7 +135,7 @@ async def empty_wal(parts: Erasing) -> None:
 
 
 async def erase_from_bus(parts: Erasing, subject: Reference | None) -> BusErasure | None:
-    """Delete the unwanted messages of a subject; the last that could not be, or None. Raises `BusUnavailable`."""
+    """Delete the unwanted messages of a subject; what could not be, or None. Raises `BusUnavailable`."""
     left: BusErasure | None = None
     after: BusPosition | None = None
     while positions := await parts.log.read(partial(read_unwanted, subject=subject, after=after, limit=BUS_SLICE)):
@@ -145,15 +145,19 @@ async def erase_from_bus(parts: Erasing, subject: Reference | None) -> BusErasur
         await parts.log.write(partial(settle_unwanted, subject=subject, gone=done.done))
         if done.left:
             parts.report("forgetting.bus_not_erased", messages=done.left, reason=done.reason)
-            left = done
+            left = replace(done, left=done.left + (left.left if left else 0))
         after = positions[-1]
     return left
 
 
-async def erase_what_was_left(parts: Erasing) -> None:
-    """Try again what the bus kept when its receipt was written: rights change, and messages expire."""
-    for subject in await parts.log.read(read_unwanted_subjects):
-        await erase_from_bus(parts, subject)
+async def erase_copies(parts: Erasing) -> int:
+    """Delete the unwanted messages that no erasing under way takes care of; how many the bus keeps.
+
+    Also those that it kept when their receipt was written: rights change, and messages expire.
+    """
+    subjects = [None, *await parts.log.read(read_unwanted_subjects)]
+    lefts = [await erase_from_bus(parts, subject) for subject in subjects]
+    return sum(left.left for left in lefts if left is not None)
 
 
 async def sample(log: EventLog, subject: Reference) -> Fingerprints:

@@ -15,8 +15,7 @@ from daemon.decoding import make_forget_key
 from daemon.erasing import (
     Erasing,
     erase,
-    erase_from_bus,
-    erase_what_was_left,
+    erase_copies,
     erase_what_was_retracted,
     sample,
 )
@@ -178,10 +177,9 @@ class Forgetter:
         due = anyio.current_time() >= self._copies_due_at
         if unwanted == self._copies_kept and not due:
             return
-        await erase_from_bus(self._parts, None)
-        await erase_what_was_left(self._parts)
+        # What came meanwhile is not among these, and so it is tried the next time.
+        self._copies_kept = await erase_copies(self._parts)
         self._copies_due_at = anyio.current_time() + RETRY_S
-        self._copies_kept = await self._log.read(count_unwanted)
 
     async def _forget_what_others_forgot(self) -> None:
         """Tombstones from a restore or from the bucket are as good as the wish itself."""

@@ -16,7 +16,8 @@ from daemon.bus import BusMessage, BusUnavailable, NatsBus
 from daemon.decoding import Decoder
 from daemon.logs import Report
 from daemon.memories import Memories
-from events.appending import Batch, DeadLetter, Outcome
+from events.appending import Batch, Outcome
+from events.dead_letters import DeadLetter
 from events.envelope import BusPosition, NewEvent
 from events.errors import InvalidInput, StoreUnusable
 from events.faults import fault_point

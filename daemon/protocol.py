@@ -237,7 +237,7 @@ def decode_line(line: bytes) -> Request | Refused | tuple[Request | Refused, ...
         message = _decoder.decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return Refused(None, LineUnreadable())
-    if _nests_too_deep(line, message):
+    if nests_too_deep(line, message, NESTING_MAX):
         return Refused(None, LineUnreadable(f"The line nests deeper than {NESTING_MAX} levels; flatten it."))
     if not isinstance(message, list):
         return _read_request(message)
@@ -314,12 +314,13 @@ def _find_id(message: object) -> RequestId:
     return found
 
 
-def _nests_too_deep(line: bytes, message: object) -> bool:
+def nests_too_deep(line: bytes, value: object, levels: int) -> bool:
+    """Whether the value that was read from a line has lists and objects in more than so many levels."""
     # Counting brackets is done in C and settles every ordinary line; only then is the value walked.
-    if line.count(b"[") + line.count(b"{") <= NESTING_MAX:
+    if line.count(b"[") + line.count(b"{") <= levels:
         return False
-    level: list[Any] = [message]
-    for _ in range(NESTING_MAX):
+    level: list[Any] = [value]
+    for _ in range(levels):
         level = [
             child
             for node in level

@@ -13,8 +13,7 @@ from functools import partial
 
 from daemon.history import locate
 from daemon.memories import PAGE_EVENTS
-from events.appending import Keys
-from events.envelope import RecordedEvent, Reference
+from events.envelope import Keys, RecordedEvent, Reference
 from events.errors import LogDamaged, MemForestError
 from events.hindsight import Hindsight, read_hindsight
 from events.log import LogReader

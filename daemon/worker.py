@@ -169,8 +169,10 @@ class Worker:
                 after = await self._close_quiet_chunks(after)
             except StoreUnusable as error:
                 self._report("worker.write_failed", code=error.code)
+            now, age_ms = self._clock(), int(self._parameters.refresh_age_s * 1000)
             for user, state in self._users.items():
-                if state.due_at is not None and self._clock() >= state.due_at:
+                # Further ahead than any refresh: the clock was set back since. Then it is worked out anew.
+                if state.due_at is not None and not 0 < state.due_at - now <= age_ms:
                     self._want(user)
 
     async def _close_quiet_chunks(self, after: int) -> int:
@@ -178,10 +180,9 @@ class Worker:
 
         The registry alone tells what waits, so no Memory has to be here for it.
         """
-        quiet_since = self._clock() - int(self._parameters.idle_s * 1000)
-        sessions = await self._log.read(
-            partial(read_waiting_sessions, quiet_since=quiet_since, after=after, limit=QUIET_SESSIONS_MAX)
-        )
+        now, idle_ms = self._clock(), int(self._parameters.idle_s * 1000)
+        quiet = partial(read_waiting_sessions, quiet_since=now - idle_ms, ahead_from=now + idle_ms)
+        sessions = await self._log.read(partial(quiet, after=after, limit=QUIET_SESSIONS_MAX))
         closings: list[NewEvent] = []
         for waiting in sessions:
             rows = await self._log.read(partial(read_session_rows, session=waiting.session))
@@ -231,11 +232,14 @@ class Worker:
             if not memory.waiting_chunks and not memory.canon.waiting:
                 state.refreshed_closings = memory.closings
             return
-        state.dirty_since = state.dirty_since or self._clock()
-        quiet_at = max(memory.active_sessions.values(), default=0) + int(self._parameters.idle_s * 1000)
+        now = self._clock()
+        state.dirty_since = min(state.dirty_since or now, now)
+        # A turn from the future was recorded before the clock was set back, nobody knows how long ago.
+        heard_at = max((at for at in memory.active_sessions.values() if at <= now), default=0)
+        quiet_at = heard_at + int(self._parameters.idle_s * 1000)
         old_at = state.dirty_since + int(self._parameters.refresh_age_s * 1000)
         state.due_at = min(quiet_at, old_at)
-        if memory.closings > state.refreshed_closings or self._clock() >= state.due_at:
+        if memory.closings > state.refreshed_closings or now >= state.due_at:
             yield from plan_summaries(memory, origin)
 
     async def admit(self, user: Reference, memory: Memory) -> Memory:

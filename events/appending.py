@@ -14,20 +14,22 @@ from typing import TypeAlias
 
 from events.bus_copies import note_copy, note_unwanted
 from events.codec import encode_event
+from events.dead_letters import DeadLetter, store_letter
 from events.envelope import (
     GENESIS,
     BusPosition,
+    Keys,
     NewEvent,
     RecordedEvent,
     Reference,
     commit_to,
     link,
-    make_reference,
 )
 from events.erasure import reopen
 from events.errors import InvalidInput, MemForestError
 from events.faults import fault_point
-from events.gate import CHANGES_FACTS, Verdict, check_decision, is_forgotten, judge
+from events.gate import CHANGES_FACTS, Verdict, check_decision, judge
+from events.names import write_names
 from events.registry import index_event
 from events.session import (
     SessionForgotten,
@@ -52,28 +54,9 @@ _UNWRITABLE = (
     sqlite3.ProgrammingError,
 )
 
-# A name that was erased is written again only by what begins its bearer anew; all else is refused before.
-_NAME = """INSERT INTO names VALUES (?, ?, ?)
-    ON CONFLICT (reference) DO UPDATE SET text = excluded.text WHERE text IS NULL"""
 
 # Given the reference of an event's key, 16 bytes that nobody can guess. Tests derive them from a seed.
 NonceSource: TypeAlias = Callable[[Reference], bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """Input that could not be decoded, with the reason; user and session are those of its subject."""
-
-    subject: str
-    payload: bytes
-    reason: str
-    bus: BusPosition
-    user_id: str | None = None
-    session_id: str | None = None
-    key: str | None = None  # of the message, when it could be told: `wait_for` then answers at once
-    turn: str | None = None  # the key of the turn's first revision, when it could be told
-    published_at: Instant = 0
-    message_id: str | None = None  # its Nats-Msg-Id
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,25 +75,6 @@ class Outcome:
     verdict: Verdict
     seq: int | None = None
     user_seq: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Keys:
-    """How names become references in this store."""
-
-    secret: bytes
-
-    def user(self, user_id: str) -> Reference:
-        """The reference of a user."""
-        return make_reference(self.secret, "user", user_id)
-
-    def session(self, user_id: str, session_id: str) -> Reference:
-        """The reference of a session; sessions of two users never share one."""
-        return make_reference(self.secret, "session", user_id, session_id)
-
-    def key(self, key: str) -> Reference:
-        """The reference of an idempotency key."""
-        return make_reference(self.secret, "key", key)
 
 
 def append_batches(
@@ -155,7 +119,7 @@ def _append_batch(
         check_decision(connection, new, _user_of(new, keys))
     outcomes = tuple(_append_event(connection, new, keys, nonces, now) for new in batch.events)
     for letter in batch.dead_letters:
-        _store_dead_letter(connection, letter, keys, now)
+        store_letter(connection, letter, keys, now)
     if batch.checkpoint is not None:
         connection.execute(
             "INSERT OR REPLACE INTO bus_checkpoint VALUES (?, ?, ?, ?)",
@@ -307,46 +271,4 @@ def _write_names(
         rows.append((user, "user", new.user_id.encode()))
     if session is not None and new.session_id is not None:
         rows.append((session, "session", new.session_id.encode()))
-    connection.executemany(_NAME, rows)
-
-
-def _store_dead_letter(connection: sqlite3.Connection, letter: DeadLetter, keys: Keys, now: Instant) -> None:
-    """Keep a dead letter, unless its session was forgotten: then only the checkpoint moves on."""
-    user = session = None
-    if letter.user_id is not None:
-        user = keys.user(letter.user_id)
-        if letter.session_id is not None:
-            session = keys.session(letter.user_id, letter.session_id)
-        published_at = letter.published_at or None
-        if any(each is not None and is_forgotten(connection, each, published_at) for each in (user, session)):
-            note_unwanted(connection, letter.bus, session or user)
-            return
-    turn = None if letter.turn is None else keys.key(letter.turn)
-    if connection.execute("SELECT 1 FROM retractions WHERE turn = ?", (turn,)).fetchone() is not None:
-        note_unwanted(connection, letter.bus, None)
-        return
-    names = [(user, "user", letter.user_id), (session, "session", letter.session_id)]
-    connection.executemany(
-        _NAME,
-        [(reference, kind, name.encode()) for reference, kind, name in names if reference and name is not None],
-    )
-    connection.execute(
-        """INSERT OR IGNORE INTO letters (received_at, user, session, subject, payload, message_id,
-               published_at, reason, key, turn, bus_stream, bus_epoch, bus_seq)
-           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
-        (
-            now,
-            user,
-            session,
-            letter.subject.encode(),
-            letter.payload,
-            None if letter.message_id is None else letter.message_id.encode(),
-            int(letter.published_at),
-            letter.reason,
-            None if letter.key is None else keys.key(letter.key),
-            turn,
-            letter.bus.stream,
-            letter.bus.epoch,
-            letter.bus.seq,
-        ),
-    )
+    write_names(connection, rows)

@@ -67,10 +67,13 @@ def count_unwanted(connection: sqlite3.Connection) -> int:
 
 
 def read_unwanted_subjects(connection: sqlite3.Connection) -> list[Reference]:
-    """What has its receipt, and still has messages on the bus that could not be deleted."""
+    """What has messages on the bus and no erasing under way: those were left, or came late.
+
+    Of what another store forgot and this one never knew there is no erasing at all.
+    """
     rows = connection.execute(
-        """SELECT DISTINCT u.subject FROM unwanted u JOIN erasures e ON e.subject = u.subject
-           WHERE e.erased IS NOT NULL"""
+        """SELECT DISTINCT u.subject FROM unwanted u LEFT JOIN erasures e ON e.subject = u.subject
+           WHERE u.subject IS NOT NULL AND (e.subject IS NULL OR e.erased IS NOT NULL)"""
     )
     return [subject for (subject,) in rows]
 

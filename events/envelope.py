@@ -100,6 +100,25 @@ def make_reference(secret: bytes, kind: str, *names: str) -> Reference:
     return _absorb(parts, person=b"mf.reference", key=secret, size=REFERENCE_BYTES)
 
 
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """How names become references in this store."""
+
+    secret: bytes
+
+    def user(self, user_id: str) -> Reference:
+        """The reference of a user."""
+        return make_reference(self.secret, "user", user_id)
+
+    def session(self, user_id: str, session_id: str) -> Reference:
+        """The reference of a session; sessions of two users never share one."""
+        return make_reference(self.secret, "session", user_id, session_id)
+
+    def key(self, key: str) -> Reference:
+        """The reference of an idempotency key."""
+        return make_reference(self.secret, "key", key)
+
+
 def identify(person: bytes, *parts: bytes) -> bytes:
     """A 16-byte id made of parts that are themselves references, ids or numbers; never of words alone."""
     return _absorb(parts, person=person, size=REFERENCE_BYTES)

@@ -140,8 +140,9 @@ class _Forgetting:
 
 
 def _read_forgetting(connection: sqlite3.Connection, subject: Reference | None) -> _Forgetting | None:
+    # A wish from the bus has the bus's time, which messages are compared by: our own clock may be behind it.
     row = connection.execute(
-        """SELECT r.forgotten_seq, r.forgotten, e.recorded_at, r.reopened
+        """SELECT r.forgotten_seq, r.forgotten, max(e.recorded_at, e.happened_at), r.reopened
            FROM erasures r JOIN events e ON e.seq = r.forgotten_seq WHERE r.subject = ?1
            UNION ALL SELECT NULL, NULL, forgotten_at, 0 FROM tombstones WHERE session = ?1""",
         (subject,),

@@ -14,9 +14,9 @@ from typing import TypeVar
 
 import anyio
 
-from events.appending import Batch, Keys, NonceSource, Outcome, append_batches
+from events.appending import Batch, NonceSource, Outcome, append_batches
 from events.database import DISK_FULL, FAILED, SYNC_FAILED, Database, name_error, name_failure
-from events.envelope import BusPosition, NewEvent
+from events.envelope import BusPosition, Keys, NewEvent
 from events.errors import LogClosed, MemForestError, StoreUnusable
 from events.faults import fault_point
 from events.schema import open_reader, open_writer

@@ -166,11 +166,17 @@ def read_session_rows(connection: sqlite3.Connection, session: Reference) -> tup
 
 
 def read_waiting_sessions(
-    connection: sqlite3.Connection, *, quiet_since: Instant = LATEST, after: int = 0, limit: int = -1
+    connection: sqlite3.Connection,
+    *,
+    quiet_since: Instant = LATEST,
+    ahead_from: Instant = LATEST,
+    after: int = 0,
+    limit: int = -1,
 ) -> tuple[WaitingSession, ...]:
     """Sessions with turns that no extraction covers, by the first of these.
 
-    Only those whose last such turn was recorded by `quiet_since`, and whose first stands behind seq `after`.
+    Only those whose last such turn was recorded by `quiet_since`, and whose first stands behind seq `after`. One
+    recorded after `ahead_from` is of a clock that was set back since: nobody knows when that was, so it counts.
     """
     rows = connection.execute(
         """SELECT s.user, u.text, s.session, n.text, w.first FROM
@@ -179,8 +185,8 @@ def read_waiting_sessions(
            JOIN sessions s ON s.session = w.session AND s.forgotten IS NULL
            JOIN users o ON o.user = s.user AND o.forgotten IS NULL JOIN events e ON e.seq = w.last
            JOIN names u ON u.reference = s.user JOIN names n ON n.reference = s.session
-           WHERE e.recorded_at <= ? AND w.first > ? ORDER BY w.first LIMIT ?""",
-        (quiet_since, after, limit),
+           WHERE (e.recorded_at <= ? OR e.recorded_at > ?) AND w.first > ? ORDER BY w.first LIMIT ?""",
+        (quiet_since, ahead_from, after, limit),
     )
     return tuple(WaitingSession(u, uid.decode(), s, sid.decode(), first) for u, uid, s, sid, first in rows)
 
@@ -247,12 +253,6 @@ def knows_session(connection: sqlite3.Connection, session: Reference) -> bool:
     known = """SELECT 1 FROM sessions WHERE session = ?1 UNION ALL SELECT 1 FROM dead_letters WHERE session = ?1
                UNION ALL SELECT 1 FROM lineage WHERE session = ?1"""
     return connection.execute(known, (session,)).fetchone() is not None
-
-
-def read_user_name(connection: sqlite3.Connection, user: Reference) -> str:
-    """The id of a user that is in the store."""
-    (name,) = connection.execute("SELECT text FROM names WHERE reference = ?", (user,)).fetchone()
-    return str(name.decode())
 
 
 def read_tombstones(connection: sqlite3.Connection, user: Reference) -> dict[Reference, int]:

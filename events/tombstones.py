@@ -96,6 +96,7 @@ def read_planted(connection: sqlite3.Connection) -> tuple[Tombstone, ...]:
                WHERE t.session IN (SELECT user FROM users UNION SELECT user FROM dead_letters)
            UNION ALL SELECT t.session, s.user, t.forgotten_at
                FROM tombstones t JOIN sessions s ON s.session = t.session
+               WHERE NOT EXISTS (SELECT 1 FROM erasures r WHERE r.subject = s.user AND r.reopened = 0)
            UNION ALL SELECT t.session, l.user, t.forgotten_at
                FROM tombstones t JOIN dead_letters l ON l.session = t.session
                WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.session = t.session) GROUP BY t.session"""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 
-from events.appending import Batch, DeadLetter, Keys
+from events.appending import Batch
 from events.codec import Event
-from events.envelope import BusPosition, NewEvent, RecordedEvent, Reference
+from events.dead_letters import DeadLetter
+from events.envelope import BusPosition, Keys, NewEvent, RecordedEvent, Reference
 from events.memory import (
     Admission,
     ExtractedFact,

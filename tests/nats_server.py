@@ -20,8 +20,10 @@ READY_WITHIN_S = 10
 class OutsideServer:
     """One store and one port; the process in front of them comes and goes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, configuration: str = "") -> None:
+        """`configuration` is what the server reads besides, in its own language."""
         self.folder = folder
+        self.configuration = configuration
         self.port = free_port()
         self._process: anyio.abc.Process | None = None
 
@@ -31,7 +33,10 @@ class OutsideServer:
 
     async def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        command = [str(find_server()), "-js", "-sd", str(self.folder), "-a", LOOPBACK, "-p", str(self.port)]
+        configured = self.folder / "nats.conf"
+        configured.write_text(self.configuration)
+        place = ["-sd", str(self.folder), "-a", LOOPBACK, "-p", str(self.port)]
+        command = [str(find_server()), "-c", str(configured), "-js", *place]
         # Tied to the test run, so that a killed run leaves no server behind.
         self._process = await anyio.open_process(
             tied_to_this_process([*command, "-l", str(self.folder / "nats.log")]),
@@ -90,9 +95,9 @@ class OutsideServer:
 
 
 @asynccontextmanager
-async def running_server(folder: Path) -> AsyncGenerator[OutsideServer, None]:
+async def running_server(folder: Path, configuration: str = "") -> AsyncGenerator[OutsideServer, None]:
     """A started server with JetStream in `folder`; ended on the way out, whatever state it is in."""
-    server = OutsideServer(folder)
+    server = OutsideServer(folder, configuration)
     await server.start()
     try:
         yield server

@@ -21,7 +21,8 @@ from daemon.memories import Memories, fold_from_nothing
 from daemon.offline.embedder import HashingEmbedder
 from daemon.offline.language_model import OfflineLanguageModel
 from daemon.worker import Worker, WorkerParameters
-from events.appending import Batch, DeadLetter
+from events.appending import Batch
+from events.dead_letters import DeadLetter
 from events.envelope import NewEvent
 from events.log import GROUP_EVENTS_MAX, READERS, EventLog
 from events.memory import ExtractedFact

@@ -36,11 +36,12 @@ from tests.benchmarks.samples import SESSION_GAP_MS, Speech, append_all, fresh_l
 from tests.builders import KEYS, MONDAY, a_closing
 
 LONG_TURNS = 20_000
-SHORT_USERS = 5
+# 100,000 events and more, some 60 % of them turns.
+SHORT_USERS = 100
 SHORT_TURNS = 700
 SESSION_TURNS = 20
 CHUNK_TURNS = MemoryParameters().chunk_turns
-LONG_REPEATS, SHORT_REPEATS = 1, 2
+LONG_REPEATS, SHORT_REPEATS = 1, 1
 # The loop is not to be held for longer than this (performance.md G11).
 STALL_MAX_S = 0.020
 
@@ -125,11 +126,13 @@ def _with_answers(said: list[NewEvent], first_seq: int) -> list[NewEvent]:
         key = make_chunk_key(KEYS.key(turn.key) for turn in chunk)
         seqs = tuple(range(first_seq + at, first_seq + at + len(chunk)))
         seq = first_seq + len(events)
+        origin = f"facts/1/{key.hex()}"
         admissions += [
-            Admission(identify(b"mf.fact", key, n.to_bytes(4, "big")), Pointer(seq, n)) for n in range(len(facts))
+            Admission(identify(b"mf.fact", KEYS.key(origin), n.to_bytes(4, "big")), Pointer(seq, n))
+            for n in range(len(facts))
         ]
         extracted = FactsExtracted(1, key, seqs, (), seqs, None, "offline", facts)
-        events.append(replace(said[0], event=extracted, key=f"facts/1/{key.hex()}", basis=0))
+        events.append(replace(said[0], event=extracted, key=origin, basis=0))
     for start in range(0, len(admissions), ADMISSIONS_MAX):
         decided = FactsAdmitted(1, tuple(admissions[start : start + ADMISSIONS_MAX]))
         # Without a basis nothing is checked: nobody else decides here.

@@ -14,7 +14,7 @@ from daemon.answers import (
     TurnInConflict,
     TurnRefused,
 )
-from events.appending import DeadLetter
+from events.dead_letters import DeadLetter
 from events.envelope import NewEvent
 from events.erasure import erase_slice
 from events.errors import InvalidInput, MemForestError

@@ -8,13 +8,13 @@ import anyio
 import pytest
 
 from daemon.compaction import live_nodes
+from daemon.correction_plans import FactUnknown
 from daemon.corrections import (
     TEXT_CHARACTERS_MAX,
     Corrections,
     CorrectParams,
     FactParams,
     FactSettled,
-    FactUnknown,
     PinParams,
 )
 from daemon.memories import Memories, fold_from_nothing

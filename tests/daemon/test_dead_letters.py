@@ -21,7 +21,7 @@ from daemon.dead_letters import (
     LetterUnknown,
 )
 from daemon.decoding import Decoder
-from events.appending import DeadLetter
+from events.dead_letters import DeadLetter
 from events.erasure import truncate_wal
 from events.errors import InvalidInput
 from events.gate import Verdict

@@ -12,7 +12,7 @@ import pytest
 from daemon.bus import BusMessage
 from daemon.decoding import TURNS_MAX, Decoder, parse_message, turn_key
 from daemon.subjects import control_subject, turn_subject
-from events.appending import DeadLetter
+from events.dead_letters import DeadLetter
 from events.envelope import BusPosition, NewEvent
 from events.errors import InvalidInput
 from events.session import (

@@ -23,7 +23,7 @@ from daemon.memories import fold_from_nothing
 from daemon.receipts import Receipt
 from daemon.structures import Structures
 from daemon.subjects import turn_subject
-from events.appending import DeadLetter
+from events.dead_letters import DeadLetter
 from events.envelope import BusPosition, Reference
 from events.erasure import erase_retracted, erase_slice, has_emptied
 from events.log import EventLog

@@ -13,7 +13,7 @@ import pytest
 from daemon.bus import BusUnavailable, NatsBus
 from daemon.decoding import Decoder
 from daemon.publishing import MESSAGES_MAX, CloseParams, IngestParams, Published, Publisher
-from events.appending import DeadLetter
+from events.dead_letters import DeadLetter
 from events.errors import InvalidInput
 from tests.builders import KEYS
 from tests.bus_in_use import bus_with_stream, fetch_all, unattended_server

@@ -4,8 +4,16 @@ from hashlib import blake2b
 
 import pytest
 
-from events.appending import Keys
-from events.envelope import GENESIS, HASH_BYTES, REFERENCE_BYTES, commit_to, identify, link, make_reference
+from events.envelope import (
+    GENESIS,
+    HASH_BYTES,
+    REFERENCE_BYTES,
+    Keys,
+    commit_to,
+    identify,
+    link,
+    make_reference,
+)
 from tests.builders import SECRET, an_id
 
 

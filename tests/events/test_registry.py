@@ -17,7 +17,6 @@ from events.registry import (
     read_session_rows,
     read_sessions,
     read_tombstones,
-    read_user_name,
     read_user_references,
     read_users,
     read_waiting_sessions,
@@ -200,7 +199,6 @@ async def test_user_references_come_with_the_latest_event_first(log: EventLog) -
 
     users = await log.read(read_user_references)
     assert users == (BOB, KEYS.user("zoe"), ALICE)
-    assert [await log.read(partial(read_user_name, user=user)) for user in users] == ["bob", "zoe", "alice"]
 
 
 async def test_an_event_without_the_session_it_belongs_to_is_refused_and_changes_nothing(log: EventLog) -> None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from daemon.corrections import CorrectParams, FactParams, FactUnknown, PinParams
+from daemon.correction_plans import FactUnknown
+from daemon.corrections import CorrectParams, FactParams, PinParams
 from daemon.receipts import UserUnknown
 from events.appending import Batch
 from events.envelope import NewEvent

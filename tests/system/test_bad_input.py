@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from daemon.decoding import turn_key
-from events.appending import Keys
+from events.envelope import Keys
 from events.log import LogReader
 from events.reading import read_user
 from events.session import TimeSource, TurnRecorded
@@ -65,11 +65,8 @@ HOSTILE: dict[str, tuple[str, bytes, str]] = {
     "unknown type": (TURNS, a_body(type=MARKER), "none of those that are allowed at `$.type`"),
     "no type": (TURNS, a_body(type=None), "missing required field `type`"),
     "a type of later releases: memory": (TURNS, a_body(type="memory"), "none of those"),
-    "a type of later releases: turn.retract": (
-        CONTROL,
-        a_control("turn.retract", turn_id=MARKER),
-        "none of those",
-    ),
+    "taking back on turns": (TURNS, a_control("turn.retract", turn_id=MARKER), "does not belong on this subject"),
+    "taking back nothing": (CONTROL, a_control("turn.retract"), "missing required field `turn_id`"),
     "empty": (TURNS, b"", "not valid JSON"),
     "no JSON": (TURNS, MARKER.encode(), "not valid JSON"),
     "half JSON": (TURNS, a_body()[:-3], "not valid JSON"),
@@ -94,7 +91,8 @@ HOSTILE: dict[str, tuple[str, bytes, str]] = {
     "another session than the subject's": (TURNS, a_body(session_id=MARKER), "different users or sessions"),
     "a turn on control": (CONTROL, a_body(), "does not belong on this subject"),
     "forgetting on turns": (TURNS, a_control("session.forget"), "does not belong on this subject"),
-    "a revision": (TURNS, a_body(revision=1), "revision"),
+    "a revision of nothing": (TURNS, a_body(revision=1, id=None), "a revision needs the id of its turn"),
+    "a revision before the first": (TURNS, a_body(revision=-1), "revision is a whole number from 0 on"),
     "no content": (TURNS, a_body(content=None), "missing required field `content`"),
     "no role": (TURNS, a_body(role=None), "missing required field `role`"),
     "no user": (TURNS, a_body(user_id=None), "missing required field `user_id`"),
@@ -165,7 +163,7 @@ async def test_whoever_waits_for_a_turn_that_was_not_taken_learns_why_at_once(
     daemon: DaemonProcess, publisher: Publisher
 ) -> None:
     await publisher.send(a_turn(USER, "s1", "I moved to Miami.", id="kept", timestamp="2024-07-01T09:00:00Z"))
-    await publisher.publish(TURNS, a_body(id="dead", revision=1))
+    await publisher.publish(TURNS, a_body(id="dead", revision=-1))
     await publisher.publish(TURNS, a_body(id="odd", color=MARKER))
     again = a_turn(USER, "s1", f"I moved to {MARKER}.", id="kept", timestamp="2024-07-01T09:00:00Z")
     await publisher.send(again)
@@ -178,7 +176,7 @@ async def test_whoever_waits_for_a_turn_that_was_not_taken_learns_why_at_once(
             await client.query(USER, "Where?", wait_for=turn_key(USER, "s1", "kept"))
         # The id is read although the revision makes it another key.
         with anyio.fail_after(AT_ONCE_S), pytest.raises(RequestInvalid) as dead:
-            await client.query(USER, "Where?", wait_for=turn_key(USER, "s1", "dead", 1))
+            await client.query(USER, "Where?", wait_for=turn_key(USER, "s1", "dead", -1))
         answer = await client.query(USER, "Where does Alice live?")
 
     assert "unknown field" in str(odd.value)

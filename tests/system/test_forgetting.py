@@ -16,6 +16,7 @@ from memforest.errors import Conflict
 from tests.nats_server import running_server
 from tests.stored import damage, stored_bytes, stored_rows
 from tests.system.daemon_process import (
+    BUILT_WITHIN_S,
     DaemonProcess,
     Publisher,
     a_close,
@@ -172,8 +173,8 @@ async def check_that_nothing_comes_back(daemon: DaemonProcess, client: AsyncClie
     await client.query(USER, "Where?", wait_for=key)
     await until_built(client, USER)
 
-    # One of the two with the same Nats-Msg-Id never reached us.
-    assert await refusals(daemon) == refused_before + 2
+    # The redelivered turn, and two new ones: one of the two with the same Nats-Msg-Id never reached us.
+    assert await refusals(daemon) == refused_before + 3
     assert MARKER.lower() not in await everything_shown(client)
     check_files(daemon)
 
@@ -227,12 +228,21 @@ async def test_forgetting_over_the_bus_erases_and_forgetting_on_the_socket_needs
                 again = await client.forget_session(USER, "summer")
                 shown = await everything_shown(client)
 
-                assert receipt.complete
+                # The words are gone; the copies on the bus wait for it.
+                assert (receipt.complete, receipt.waiting_for) == (False, "bus")
                 assert receipt.words_erased >= len(SURVIVORS["summer"])
                 assert again == receipt
                 assert "italian" not in shown
                 assert "tea" in shown
+                assert b"learn Italian" not in stored_bytes(daemon.store_path)
                 assert_equal(await verify(daemon.folder), users=1)
+
+                await server.start()
+                await until(lambda: is_erased(daemon, 2), BUILT_WITHIN_S)
+                done = await client.forget_session(USER, "summer")
+
+                assert done.complete
+                assert done.bus_messages_erased >= len(SURVIVORS["summer"])
 
 
 async def test_a_daemon_killed_right_after_it_took_the_wish_finishes_erasing_after_its_start() -> None:
@@ -305,7 +315,7 @@ async def refusals(daemon: DaemonProcess) -> int:
 
 
 async def is_erased(daemon: DaemonProcess, sessions: int) -> bool:
-    rows = stored_rows(daemon.store_path, "SELECT count(*) FROM sessions WHERE erased IS NOT NULL")
+    rows = stored_rows(daemon.store_path, "SELECT count(*) FROM erasures WHERE erased IS NOT NULL")
     return rows == [(sessions,)]
 
 
