@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
 import numpy as np
-from sklearn.feature_extraction.text import HashingVectorizer
 
 from daemon.offline.sentences import CJK
 
@@ -36,16 +35,22 @@ class HashingEmbedder:
         if dimensions < 1:
             raise ValueError("an embedder needs at least one dimension")
         self._dimensions = dimensions
+
+    @cached_property
+    def _vectorizer(self) -> Any:
+        # Importing it takes longer than all else of a start, and most daemons never embed anything.
+        from sklearn.feature_extraction.text import HashingVectorizer
+
         options: dict[str, Any] = {
             "analyzer": "char_wb",
             "ngram_range": (3, 5),
-            "n_features": dimensions,
+            "n_features": self._dimensions,
             "norm": None,
             "dtype": np.float32,
             "lowercase": False,
             "preprocessor": _prepared,
         }
-        self._vectorizer: Any = HashingVectorizer(**options)
+        return HashingVectorizer(**options)
 
     @property
     def name(self) -> str:
@@ -66,7 +71,8 @@ class HashingEmbedder:
         """One unit row a text, in the order given, shape (len(texts), dimensions); many texts in a thread."""
         # A copy: the caller's list may change while a thread reads it.
         kept = tuple(texts)
-        if len(kept) <= INLINE_TEXTS_MAX and sum(map(len, kept)) <= INLINE_CHARS_MAX:
+        ready = "_vectorizer" in self.__dict__
+        if ready and len(kept) <= INLINE_TEXTS_MAX and sum(map(len, kept)) <= INLINE_CHARS_MAX:
             return self.rows(kept)
         return await anyio.to_thread.run_sync(partial(self.rows, kept))
 

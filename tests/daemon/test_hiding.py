@@ -40,30 +40,25 @@ WISHES = pytest.mark.parametrize(
 
 
 class PagedLog(EventLog):
-    """Once `held`, a fold waits before each page that it reads until it is let go on."""
+    """Once it is told to `hold`, a fold waits before each page that it reads until it is let go on."""
 
     held = False
-    waiting = 0
-
-    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        if self.held and isinstance(work, partial) and work.func is read_user:
-            turned, self.turned = self.turned, anyio.Event()
-            self.waiting += 1
-            await turned.wait()
-        return await super().read(work)
-
-    turned: anyio.Event
+    waiting = False
 
     def hold(self) -> None:
         """Hold the next page back."""
-        self.held, self.turned = True, anyio.Event()
-        self.turn = self.turned
+        self.held, self.pages = True, anyio.Semaphore(0)
 
     def go_on(self) -> None:
-        """Let a page be read."""
-        self.waiting = 0
-        self.turn.set()
-        self.turn = self.turned
+        """Let one page be read."""
+        self.waiting = False
+        self.pages.release()
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        if self.held and isinstance(work, partial) and work.func is read_user:
+            self.waiting = True
+            await self.pages.acquire()
+        return await super().read(work)
 
 
 @pytest.fixture
@@ -115,10 +110,10 @@ async def shown_while_folding(parts: Parts, log: PagedLog, wish: NewEvent | None
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(catch_up)
         if wish is not None:
-            await wait_until(lambda: bool(log.waiting))
+            await wait_until(lambda: log.waiting)
             await accept(parts, wish)
         while not done.is_set():
-            await wait_until(lambda: bool(log.waiting) or done.is_set())
+            await wait_until(lambda: log.waiting or done.is_set())
             await look()
             log.go_on()
     log.held = False

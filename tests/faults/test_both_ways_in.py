@@ -102,9 +102,7 @@ async def publisher(daemon: DaemonProcess) -> AsyncIterator[Publisher]:
 
 async def ask(connection: SocketStream, payload: bytes) -> dict[str, Any]:
     """The socket's answer to `ingest` with these bytes as its only message."""
-    await connection.send(
-        b'{"jsonrpc":"2.0","id":1,"method":"ingest","params":{"messages":[' + payload + b"]}}\n"
-    )
+    await connection.send(b'{"jsonrpc":"2.0","id":1,"method":"ingest","params":{"messages":[' + payload + b"]}}\n")
     received = b""
     with anyio.fail_after(ANSWERED_WITHIN_S):
         while not received.endswith(b"\n"):
