@@ -230,7 +230,7 @@ class NatsBus:
                 raise
             try:
                 configuration = stream_configuration(self._stream, self._subjects)
-                await ask(client, f"STREAM.CREATE.{self._stream}", configuration, StreamReply)
+                await self.ask(f"STREAM.CREATE.{self._stream}", configuration, StreamReply)
             except BusRefused as race:
                 if race.error_code != STREAM_NAME_IN_USE:
                     raise

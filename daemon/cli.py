@@ -35,7 +35,7 @@ from events.errors import LogDamaged, MemForestError, StoreUnusable
 from events.integrity import PAGE_EVENTS
 from events.log import LogReader
 from memforest.client import AsyncClient
-from memforest.errors import DaemonUnreachable
+from memforest.errors import DaemonError, DaemonUnreachable
 from projections.digests import MemoryDigest
 
 
@@ -148,8 +148,11 @@ async def _verify(config: Config) -> list[UserVerdict]:
         try:
             async with AsyncClient(config.socket_path) as client:
 
-                async def ask(user_id: str) -> MemoryDigest:
-                    answer: dict[str, Any] = await client.request("digest", {"user_id": user_id})
+                async def ask(user_id: str) -> MemoryDigest | None:
+                    try:
+                        answer: dict[str, Any] = await client.request("digest", {"user_id": user_id})
+                    except DaemonError:
+                        return None  # it cannot fold this user; what is wrong the log itself tells
                     return MemoryDigest(**answer)
 
                 await client.request("status", {})

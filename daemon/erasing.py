@@ -186,12 +186,16 @@ def _what_is_said(payload: bytes) -> Iterator[str]:
 async def _leave_tombstone(parts: Erasing, subject: Reference) -> bool:
     """Tell the bucket, so that a restored backup learns of it; whether it knows now.
 
-    Without a bucket the erasing goes on: the receipt says so, and carries the tombstone itself.
+    Without a bucket the erasing goes on: the receipt says so, and carries the tombstone itself. Raises
+    `BusUnavailable` while the bus is away and there is something to delete on it.
     """
     tombstone = await parts.log.read(partial(read_tombstone, subject=subject))
     try:
         await parts.bucket.put(tombstone)
     except BusUnavailable as error:
+        copies = await parts.log.read(partial(read_unwanted, subject=subject, limit=1))
+        if copies and type(error) is BusUnavailable:
+            raise  # the bus is away: this is tried again before they are deleted
         parts.report("forgetting.not_tombstoned", reason=str(error))
         return False
     return True

@@ -200,6 +200,7 @@ class Memories:
         held = self._held.get(user)
         if held is not None:  # a Memory that is not here learns it from the log
             held.hidden.add(session)
+            held.broken = None  # what could not be folded may be what is forgotten
             held.hide()
 
     def hide_turn(self, user: Reference, turn: Reference) -> None:
@@ -214,12 +215,17 @@ class Memories:
         held = self._held.get(user)
         if held is not None:
             held.hidden_whole = True
+            held.broken = None
             held.hide()
 
     async def wait_a_moment(self, changed: anyio.Event) -> None:
         """Return after the next change, or soon, for what changes without an event."""
         with anyio.move_on_after(MOMENT_S):
             await changed.wait()
+
+    def count_broken(self) -> int:
+        """Users whose events could not be folded when that was tried last."""
+        return sum(held.broken is not None for held in self._held.values())
 
     def holds(self, user: Reference) -> bool:
         """Whether the Memory of a user is here."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from events.envelope import Reference
-from events.erasure import Unerased, count_erased, count_voided
+from events.erasure import ErasureCounts, Unerased, count_erased, count_voided
 from events.errors import MemForestError
 from events.log import EventLog
 from events.reading import read_events
@@ -44,8 +44,8 @@ class Receipt:
     `proven`: and all files were searched for samples of all its words. Samples are in memory alone, so a restart
     in the middle of the erasing leaves it complete and not proven.
     `residues` are places where it still stands, and files that could not be searched; with `scan_windows` and no
-    `scanned_files` the scan failed. `waiting_for` is `bus`, `erasing` or null; `erased_user_seq` is the event of
-    the receipt, which the user's chain covers.
+    `scanned_files` the scan failed. `waiting_for` is `bus`, `erasing`, `operator` (the log names what keeps it)
+    or null; `erased_user_seq` is the event of the receipt, which the user's chain covers.
     """
 
     forgotten_user_seq: int
@@ -85,6 +85,7 @@ class Preview:
     bus_messages: int
     summaries_again: int
     groups_again: int
+    forgotten_user_seq: int | None = None  # it is forgotten already, and nothing more would go
 
 
 async def make_receipt(log: EventLog, subject: Reference, *, waiting_for_bus: bool) -> Receipt:
@@ -123,8 +124,15 @@ async def make_receipt(log: EventLog, subject: Reference, *, waiting_for_bus: bo
         ),
         complete=done is not None and not counts.bus_left and _found_nothing(done),
         proven=done is not None and done.sampled and done.scanned_files > 0 and not done.residues,
-        waiting_for=None if done else "bus" if waiting_for_bus else "erasing",
+        waiting_for=_waiting_for(done, counts, bus_is_away=waiting_for_bus),
     )
+
+
+def _waiting_for(done: Erasure | None, counts: ErasureCounts, *, bus_is_away: bool) -> str | None:
+    """What a receipt that is not complete waits for; the last is for people to mend."""
+    if done is None:
+        return "bus" if bus_is_away else "erasing"
+    return None if _found_nothing(done) and not counts.bus_left else "operator"
 
 
 def _found_nothing(done: Erasure) -> bool:
@@ -134,6 +142,13 @@ def _found_nothing(done: Erasure) -> bool:
 
 async def preview(log: EventLog, user: Reference, subject: Reference) -> Preview:
     """What forgetting a subject would take."""
+    forgotten = await log.read(
+        lambda db: db.execute(
+            "SELECT forgotten FROM erasures WHERE subject IN (?, ?) AND reopened = 0", (subject, user)
+        ).fetchone()
+    )
+    if forgotten is not None:
+        return Preview(0, {}, 0, 0, 0, 0, forgotten[0])
     known = await log.read(partial(_read_erasure_of, user=user, subject=subject))
     voided = await log.read(partial(count_voided, erased=known))
     letters, messages, shared = await log.read(partial(_count_besides, user=user, subject=subject))

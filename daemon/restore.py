@@ -96,7 +96,7 @@ def restore_backup(
         asked: list[Callable[[], TombstoneList]] = [partial(_ask_store, store, secret)]
         if ask_bus is not None:
             asked.append(ask_bus)
-        sources = (*lists, *_answers(asked, force=force or bool(lists)))
+        sources = (*lists, *_answers(asked, force=force or any(each.tombstones for each in lists)))
         try:
             contents, added = _prepare(backup, copy, sources, now, watch)
             kept = _replace(store, copy, keep=keep_replaced)

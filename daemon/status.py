@@ -60,10 +60,12 @@ class Status:
 
     async def readyz(self, _: NoParams) -> dict[str, object]:
         """Whether everything works: `degraded` has a reason by part. Reading works in both states."""
+        broken = self._memories.count_broken()
         found = {
             "store": self._disk.trouble(),
             "bus": None if self._bus.state == "up" else f"{self._bus.state}: {self._bus.reason}".rstrip(": "),
             "ingest": self._ingest.paused,
+            "memories": f"{broken} users' events cannot be folded" if broken else None,
         }
         reasons = {part: reason for part, reason in found.items() if reason is not None}
         return {"state": "degraded" if reasons else "ready", "reasons": reasons}

@@ -22,8 +22,8 @@ from projections.memory import MemoryParameters
 
 # In place of the name of a forgotten user.
 _NAMELESS = "(forgotten)"
-# Asks the running daemon for the digest of a user.
-AskDigest = Callable[[str], Awaitable[MemoryDigest]]
+# Asks the running daemon for the digest of a user; None when it has none.
+AskDigest = Callable[[str], Awaitable[MemoryDigest | None]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,11 +132,15 @@ def _ensure_session(connection: sqlite3.Connection, recorded: RecordedEvent) -> 
 def _index_turn(connection: sqlite3.Connection, recorded: RecordedEvent, turn: TurnRecorded | TurnRevised) -> None:
     _ensure_session(connection, recorded)
     new = place_turn(connection, recorded, turn)
+    if not new:  # an edit is no sign of life: the session stays closed, and ends when it ended
+        size = len(turn.content.encode())
+        connection.execute("UPDATE sessions SET bytes = bytes + ? WHERE session = ?", (size, recorded.session))
+        return
     connection.execute(
-        """UPDATE sessions SET turns = turns + ?4, bytes = bytes + ?2, closed = 0,
+        """UPDATE sessions SET turns = turns + 1, bytes = bytes + ?2, closed = 0,
                first_at = min(coalesce(first_at, ?3), ?3), last_at = max(coalesce(last_at, ?3), ?3)
            WHERE session = ?1""",
-        (recorded.session, len(turn.content.encode()), recorded.happened_at, int(new)),
+        (recorded.session, len(turn.content.encode()), recorded.happened_at),
     )
 
 

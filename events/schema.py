@@ -239,7 +239,9 @@ def open_reader(path: Path) -> sqlite3.Connection:
         raise _not_opened(error) from error
     if version != len(MIGRATIONS):
         connection.close()
-        raise StoreUnusable("the store has another schema version; start the daemon once to migrate it")
+        if version > len(MIGRATIONS):
+            raise StoreIsNewer
+        raise StoreUnusable("the store is of an older release; `memforestd migrate` brings it to this one")
     return connection
 
 

@@ -189,7 +189,10 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What forgetting would take; nothing was changed. `summaries_again`, `groups_again`: model calls it costs."""
+    """What forgetting would take; nothing was changed. `summaries_again`, `groups_again`: model calls it costs.
+
+    With `forgotten_user_seq` it is forgotten already.
+    """
 
     events: int
     voided: dict[str, int]
@@ -197,6 +200,7 @@ class Preview:
     bus_messages: int = 0
     summaries_again: int = 0
     groups_again: int = 0
+    forgotten_user_seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

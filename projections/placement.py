@@ -185,6 +185,7 @@ class Placement:
             time_start=first.time_start,
             time_end=first.time_end,
             length=first.length,
+            stated=fact.stated,
         )
 
     def _group_node(self, group: Group) -> SearchNode:
@@ -199,4 +200,5 @@ class Placement:
             time_start=min(fact.first.time_start for fact in facts),
             time_end=max(fact.first.time_end for fact in facts),
             length=group.length,
+            stated=any(fact.stated for fact in facts),
         )

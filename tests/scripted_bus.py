@@ -14,7 +14,7 @@ from daemon.bus_erasure import BusEraser, BusErasure
 from daemon.bus_messages import BusUnavailable
 from daemon.erasing import Erasing
 from daemon.logs import Report
-from daemon.tombstone_bucket import TombstoneBucket
+from daemon.tombstone_bucket import BucketMissing, TombstoneBucket
 from events.envelope import BusPosition
 from events.log import EventLog
 from events.time import Instant
@@ -52,18 +52,21 @@ class ScriptedEraser(BusEraser):
 
 
 class ScriptedBucket(TombstoneBucket):
-    """Keeps tombstones in a dict, as long as it is not `away`."""
+    """Keeps tombstones in a dict, as long as the bus is not `away` and the bucket not `missing`."""
 
     def __init__(self) -> None:
         super().__init__(NatsBus(_NOWHERE), "memforest")
         self.tombstones: dict[bytes, Tombstone] = {}
         self.away = False
+        self.missing = False
 
     async def create(self) -> None:
         """It is there already."""
 
     async def put(self, tombstone: Tombstone) -> None:
         """Keep a tombstone; the first one of a subject stays."""
+        if self.missing:
+            raise BucketMissing
         if self.away:
             raise BusUnavailable("the bus is away")
         self.tombstones.setdefault(tombstone.subject, tombstone)

@@ -48,6 +48,9 @@ def forget(
 
 
 def _show_preview(screen: Screen, preview: Preview) -> None:
+    if preview.forgotten_user_seq is not None:
+        screen.line(f"Forgotten already, at user_seq {preview.forgotten_user_seq}; nothing more would go.")
+        return
     screen.table(("event type", "voided"), tuple(preview.voided.items()), empty="Nothing of it is here.")
     screen.line(
         f"Would go: {preview.events} events, {preview.dead_letters} dead letters and "
@@ -67,15 +70,19 @@ def _show_receipt(screen: Screen, receipt: Receipt) -> None:
             f"{receipt.scanned_files} files searched for {receipt.scan_windows} samples of it: "
             f"found {receipt.residues} times."
         )
-    if receipt.bus_messages_left:
-        until = receipt.bus_left_until
-        end = "for as long as its stream keeps them" if until is None else f"until {until.isoformat()}"
-        screen.note(f"The bus keeps {receipt.bus_messages_left} messages, {end}.")
+    if receipt.bus_messages_left and receipt.bus_left_until is not None:
+        until = receipt.bus_left_until.isoformat()
+        screen.note(f"The bus keeps {receipt.bus_messages_left} messages, until {until} at the latest.")
+    elif receipt.bus_messages_left:
+        screen.note(f"{receipt.bus_messages_left} messages are still to be deleted from the bus.")
     if not receipt.complete:
-        waiting = {"bus": "the bus is away", "erasing": "copies are still being removed"}
-        screen.note(
-            f"Not complete: {waiting.get(receipt.waiting_for or '', 'see above')}. Ask again for the receipt."
-        )
+        waiting = {
+            "bus": "the bus is away",
+            "erasing": "copies are still being removed",
+            "operator": "files or the bus keep copies, which the daemon's log names",
+        }
+        why = waiting.get(receipt.waiting_for or "", "see above")
+        screen.note(f"Not complete: {why}. Ask again for the receipt.")
 
 
 @click.command()

@@ -92,6 +92,11 @@ class Fact:
         return any(occurrence.pinned for occurrence in self.occurrences)
 
     @property
+    def stated(self) -> bool:
+        """Whether a person had a say in it: it was corrected, or pinned."""
+        return any(occurrence.corrected or occurrence.pinned for occurrence in self.occurrences)
+
+    @property
     def labels(self) -> frozenset[str]:
         """Whom and what it names, in normal form."""
         return frozenset(mention.label for occurrence in self.occurrences for mention in occurrence.mentions)

@@ -56,12 +56,40 @@ def recall(
     depth = k * ROWS_PER_MEMORY
     ranked = rank(scores[rows], nodes.said_at(rows), k, parameters, nodes.ties(rows), depth=depth)
     memories = [_recalled(nodes, int(rows[each.row]), each) for each in ranked]
-    memories = list(drop_carried(memories, by_length=characters_max is not None))[:k]
+    stated = [node for node in nodes.stated.values() if not node.sessions & hidden]
+    rest = drop_carried(
+        [memory for memory in memories if not memory.node.stated], by_length=characters_max is not None
+    )
+    memories = put_first([memory for memory in memories if memory.node.stated], stated, rest)[:k]
     return memories if characters_max is None else list(fit(memories, characters_max))
 
 
 def _recalled(nodes: NodeSet, row: int, ranked: RankedRow) -> Recalled:
     return Recalled(nodes.node(row), ranked.score, ranked.similarity, ranked.propagation)
+
+
+def put_first(
+    ranked: Iterable[Recalled], stated: Iterable[SearchNode], rest: Iterable[Recalled]
+) -> list[Recalled]:
+    """What people said of facts stands before the turns it is about, which may say otherwise.
+
+    `ranked` are those of the `stated` nodes that the question found by itself; they keep their rank if it is
+    better. Nothing carries them, and they carry nothing.
+    """
+    own = list(ranked)
+    of_turns = sorted(stated, key=lambda node: (node.time_start, node.id))
+    shown: dict[bytes, Recalled] = {}
+    for memory in rest:
+        for each in own:
+            if each.score > memory.score:
+                shown.setdefault(each.node.id, each)
+        for node in of_turns:
+            if not set(node.turns).isdisjoint(memory.node.turns):
+                shown.setdefault(node.id, replace(memory, node=node))
+        shown[memory.node.id] = memory
+    for each in own:
+        shown.setdefault(each.node.id, each)
+    return list(shown.values())
 
 
 def drop_carried(memories: Iterable[Recalled], *, by_length: bool = False) -> list[Recalled]:

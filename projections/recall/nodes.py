@@ -42,6 +42,7 @@ class SearchNode:
     time_start: Instant
     time_end: Instant
     length: int
+    stated: bool = False  # a person had a say in it; it is shown though its turns are
 
 
 class NodeSet:
@@ -51,6 +52,8 @@ class NodeSet:
         self.lexical = LexicalIndex()
         self.nodes: list[SearchNode | None] = []
         self.row_of: dict[bytes, int] = {}
+        # Live nodes that a person had a say in.
+        self.stated: dict[bytes, SearchNode] = {}
         self._free: list[int] = []
         # The terms of nodes that others stand for, so that they can come back without their text.
         self._aside: dict[bytes, tuple[str, ...]] = {}
@@ -74,10 +77,12 @@ class NodeSet:
     def replace(self, node: SearchNode) -> None:
         """Other sources for a node whose text and time stay as they are."""
         self.nodes[self.row_of[node.id]] = node
+        self._note_stated(node)
 
     def remove(self, node_id: bytes) -> None:
         """Take a node out of the search."""
         row = self.row_of.pop(node_id)
+        self.stated.pop(node_id, None)
         node = self._at(row)
         self.nodes[row] = None
         self._live[row] = False
@@ -159,8 +164,15 @@ class NodeSet:
         self._live[row] = True
         self._ids[row] = node.id.hex().encode()
         self.lexical.add(row, indexed)
+        self._note_stated(node)
         if node.kind is NodeKind.CHUNK:
             self._link_chunk(row, node)
+
+    def _note_stated(self, node: SearchNode) -> None:
+        if node.stated:
+            self.stated[node.id] = node
+        else:
+            self.stated.pop(node.id, None)
 
     def _take_row(self) -> int:
         if self._free:

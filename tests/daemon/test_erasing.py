@@ -206,7 +206,7 @@ async def test_messages_that_a_bus_only_says_it_deleted_are_found_in_its_files(
 async def test_a_bus_that_was_not_told_is_on_the_receipt(tmp_path: Path, clock: ManualClock) -> None:
     async with a_store(tmp_path, clock) as store:
         bucket = ScriptedBucket()
-        bucket.away = True
+        bucket.missing = True
         receipt = await store.forget(replace(store.erasing, bucket=bucket))
 
         assert not receipt.tombstoned

@@ -67,7 +67,7 @@ async def test_a_session_whose_retracted_turn_is_still_on_the_bus_is_not_complet
         await wait_until(lambda: bool(parts.reported.fields("forgetting.bus_not_erased")))
         receipt = await parts.forgetter.forget("alice", "s1")
 
-    assert (receipt.bus_messages_left, receipt.complete, receipt.waiting_for) == (1, False, None)
+    assert (receipt.bus_messages_left, receipt.complete, receipt.waiting_for) == (1, False, "operator")
 
 
 async def test_a_user_of_whose_forgotten_session_the_bus_kept_a_message_is_not_complete(parts: Parts) -> None:

@@ -141,7 +141,7 @@ async def test_a_store_of_a_newer_release_is_refused_and_left_as_it_was(
 
     with pytest.raises(StoreUnusable, match="newer release"):
         await EventLog.open(log_path, clock)
-    with pytest.raises(StoreUnusable, match="schema version"):
+    with pytest.raises(StoreUnusable, match="newer release"):
         await LogReader.open_to_read(log_path)
     assert stored_bytes(log_path) == before
 

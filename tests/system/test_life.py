@@ -138,8 +138,14 @@ async def test_an_outside_server_gets_its_stream_from_the_operator_alone_and_the
             assert streams_before == []
             assert examined.code == 1
             assert finding(examined, "bus")["mend"] == "memforestd doctor --create-stream"
-            assert (made.code, made.output) == (0, "stream MEMFOREST was created\n")
-            assert (made_again.code, made_again.output) == (0, "stream MEMFOREST is there\n")
+            assert (made.code, made.output) == (
+                0,
+                "stream MEMFOREST was created, and so is the bucket MEMFOREST_TOMBSTONES\n",
+            )
+            assert (made_again.code, made_again.output) == (
+                0,
+                "stream MEMFOREST is there, and so is the bucket MEMFOREST_TOMBSTONES\n",
+            )
             assert await streams_of(server.url) == ["MEMFOREST"]
             assert turns_of(answer) == ["t1"]
             assert finding(await doctor(daemon, "--json"), "bus")["level"] == "ok"

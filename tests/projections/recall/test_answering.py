@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from events.memory import Pointer
-from projections.recall.agpr import ANY_EMBEDDER, NO_EMBEDDER
-from projections.recall.answering import ROWS_PER_MEMORY, Recalled, drop_carried, fit, recall
+from projections.recall.agpr import ANY_EMBEDDER, NO_EMBEDDER, AgprParameters
+from projections.recall.answering import ROWS_PER_MEMORY, Recalled, drop_carried, fit, put_first, recall
 from projections.recall.nodes import NodeKind, NodeSet, SearchNode
 from projections.texts import FactText, TurnsText
 from tests.builders import KEYS, MONDAY, an_id
@@ -167,3 +167,41 @@ def test_the_same_nodes_and_question_give_the_same_answer_whatever_stood_there_b
 
         assert one == other
         assert len(one) == 10
+
+
+def stated(name: str, *turns: int) -> SearchNode:
+    return replace(a_node(name, *turns), stated=True)
+
+
+def test_what_a_person_said_of_a_fact_stands_before_the_turns_it_is_about() -> None:
+    chunk, other, corrected = a_node("chunk", 1, 2), a_node("other", 5), stated("corrected", 2)
+
+    first, second, third = put_first([], [corrected], ranked(chunk, other))
+
+    assert [each.node for each in (first, second, third)] == [corrected, chunk, other]
+    assert first.score == second.score
+
+
+def test_what_a_person_said_keeps_a_better_rank_of_its_own_and_is_shown_once() -> None:
+    chunk, corrected = a_node("chunk", 1, 2), stated("corrected", 2)
+    best, second = ranked(corrected, chunk)
+
+    assert put_first([best], [corrected], [second]) == [best, second]
+
+
+def test_what_a_person_said_is_shown_by_itself_when_none_of_its_turns_is() -> None:
+    elsewhere, corrected = a_node("elsewhere", 9), stated("corrected", 2)
+    first, second = ranked(elsewhere, corrected)
+
+    assert put_first([second], [corrected], [first]) == [first, second]
+
+
+def test_an_answer_of_k_holds_a_correction_in_place_of_what_it_pushes_out() -> None:
+    nodes = NodeSet()
+    nodes.add(a_node("chunk", 1, 2, kind=NodeKind.CHUNK), "Kim: I live in Paris.")
+    nodes.add(stated("corrected", 1), "Kim lives in Zanzibar.")
+    nodes.add(a_node("other", 5, kind=NodeKind.CHUNK), "Kim: I like tea.")
+
+    found = recall(nodes, "Is Paris where Kim lives?", 2, AgprParameters())
+
+    assert [memory.node.id for memory in found] == [an_id("corrected"), an_id("chunk")]
