@@ -31,10 +31,10 @@ class Tombstone:
 
 
 def read_tombstone(connection: sqlite3.Connection, subject: Reference) -> Tombstone:
-    """The tombstone of something that this store was told to forget."""
+    """The tombstone of something that this store was told to forget: since when, by our clock or the bus's."""
     user, at = connection.execute(
-        """SELECT r.user, e.recorded_at FROM erasures r JOIN events e ON e.seq = r.forgotten_seq
-           WHERE r.subject = ?""",
+        """SELECT r.user, max(e.recorded_at, e.happened_at)
+           FROM erasures r JOIN events e ON e.seq = r.forgotten_seq WHERE r.subject = ?""",
         (subject,),
     ).fetchone()
     return Tombstone(None if subject == user else subject, user, at)
@@ -43,7 +43,8 @@ def read_tombstone(connection: sqlite3.Connection, subject: Reference) -> Tombst
 def read_own_tombstones(connection: sqlite3.Connection) -> tuple[Tombstone, ...]:
     """The tombstones of everything this store was told to forget, or was told of."""
     rows = connection.execute(
-        """SELECT r.subject, r.user, e.recorded_at FROM erasures r JOIN events e ON e.seq = r.forgotten_seq
+        """SELECT r.subject, r.user, max(e.recorded_at, e.happened_at)
+           FROM erasures r JOIN events e ON e.seq = r.forgotten_seq
            UNION SELECT session, user, forgotten_at FROM tombstones"""
     )
     return tuple(Tombstone(None if subject == user else subject, user, at) for subject, user, at in rows)
