@@ -1,7 +1,4 @@
-"""The daemon's rights from a credentials file (`bus.credentials`): a signed user of a server that keeps no users.
-
-Skipped without the package `nkeys`, which a daemon needs for such a file as well.
-"""
+"""The daemon's rights from a credentials file (`bus.credentials`): a signed user of a server that keeps no users."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import pytest
+import nkeys  # type: ignore[import-untyped]
 
 from daemon.bus import NatsBus
 from daemon.embedded_bus import LOOPBACK, find_server, tied_to_this_process
@@ -25,8 +22,6 @@ from tests.bus_in_use import fetch_all, running_bus
 from tests.deploy.server_with_rights import CONFIGURATION
 from tests.nats_server import READY_WITHIN_S, OutsideServer
 from tests.waiting import wait_until
-
-nkeys: Any = pytest.importorskip("nkeys")
 
 UNLIMITED = {"subs": -1, "data": -1, "payload": -1}
 NO_STORE = {**UNLIMITED, "imports": -1, "exports": -1, "wildcards": True, "conn": -1, "leaf": -1}
