@@ -1,4 +1,4 @@
-"""The daemon's rights from a credentials file (`bus.credentials`): a signed user of a server that keeps no users."""
+"""The rights of a daemon with a credentials file (`bus.credentials`): a signed user, and a server without users."""
 
 from __future__ import annotations
 
