@@ -1,4 +1,4 @@
-"""The rights of a daemon with a credentials file (`bus.credentials`): a signed user, and a server without users."""
+"""The rights of a daemon with a credentials file (`bus.credentials`): a signed user, a server without users."""
 
 from __future__ import annotations
 
