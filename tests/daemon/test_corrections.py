@@ -146,7 +146,9 @@ async def test_a_correction_answers_at_once_with_the_sources_of_what_it_replaces
     assert corrected.id != fact.id
     assert (await known(structures)).keys() == {MIAMI, "He is old."}
     assert MIAMI in await parts.texts("Miami")
-    assert [memory.kind for memory in (await parts.ask("Boston", k=1)).memories] == ["chunk"]
+    answer = await parts.ask("Boston", k=2)
+    assert [memory.kind for memory in answer.memories] == ["fact", "chunk"], "before the turn that says otherwise"
+    assert answer.memories[0].text == MIAMI
     await check_fold(parts)
 
 
