@@ -36,6 +36,8 @@ from events.tombstones import forget_as_told, read_planted
 WAIT_S = 30.0
 # How often is looked for what no event tells of: refused copies on the bus, a bus that came back.
 UPKEEP_S = 30.0
+# After so many failures in a row a caller is told that the bus is away: one may be a server that was slow.
+BUS_FAILURES_MAX = 2
 # How often the bus is asked again for what it would not delete.
 RETRY_S = 3600.0
 
@@ -55,6 +57,8 @@ class Forgetter:
         # Copies on the bus that it would not delete, and when they are tried again.
         self._copies_kept = 0
         self._copies_due_at = 0.0
+        # How often in a row the bus was not there for a subject.
+        self._bus_failures: dict[Reference, int] = {}
         # Subjects whose erasing waits for the bus.
         self.waiting_for_bus: frozenset[Reference] = frozenset()
 
@@ -152,7 +156,7 @@ class Forgetter:
 
     async def _erase_all(self, unerased: tuple[Unerased, ...]) -> bool:
         """Erase what there is to erase; whether something waits for the bus."""
-        waiting: set[Reference] = set()
+        waiting: dict[Reference, int] = {}
         for forgotten in unerased:
             subject = forgotten.subject
             try:
@@ -161,11 +165,13 @@ class Forgetter:
                 await erase(self._parts, forgotten, self._samples[subject])
                 del self._samples[subject]
             except BusUnavailable:
-                waiting.add(subject)
-                if subject not in self.waiting_for_bus:
+                waiting[subject] = self._bus_failures.get(subject, 0) + 1
+                if waiting[subject] == BUS_FAILURES_MAX:
                     self._parts.report("forgetting.bus_away")
             self._tell()
-        self.waiting_for_bus = frozenset(waiting)
+        self._bus_failures = waiting
+        self.waiting_for_bus = frozenset(each for each, n in waiting.items() if n >= BUS_FAILURES_MAX)
+        self._tell()
         await erase_what_was_retracted(self._parts)
         try:
             await self._erase_copies()

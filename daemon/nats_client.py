@@ -30,7 +30,12 @@ async def connect(
     on_error: Callable[[Exception], Awaitable[None]],
     on_change: Callable[[], Awaitable[None]],
 ) -> None:
-    """Connect, and reconnect for ever; `on_change` is called when the connection comes or goes."""
+    """Connect, and reconnect for ever; `on_change` is called when the connection comes or goes.
+
+    Raises OSError for credentials that cannot be read: nats-py looks for them only once a server asks.
+    """
+    if credentials is not None:
+        await anyio.Path(credentials).read_bytes()
     await client.connect(
         servers=[url],
         name="memforest",

@@ -134,7 +134,8 @@ async def test_a_forgotten_session_is_gone_from_answers_listings_and_files_and_t
             await until_built(client, USER)
 
             # Turns, their closing, an extraction of each chunk, and at least one admission.
-            assert receipt.complete
+            found = [daemon.logged(f"forgetting.{name}") for name in ("residue_found", "scan_failed", "wal_busy")]
+            assert receipt.complete, (receipt.residues, receipt.bus_messages_left, receipt.waiting_for, found)
             assert receipt.events_voided >= len(SECRETS) + 1 + len(SECRETS) // 2 + 1
             assert receipt.words_erased >= 4 * len(SECRETS)
             assert receipt.names_erased >= receipt.events_voided
