@@ -21,7 +21,7 @@ help:
 	@echo 'make types     mypy and basedpyright, both strict'
 	@echo 'make imports   which package may import which'
 	@echo 'make wheel     build the wheel, install it beside Events and python-daemon, run it'
-	@echo 'make quality   evidence recall on LoCoMo (LOCOMO_DIR says where it is)'
+	@echo 'make quality   evidence recall on LoCoMo (LOCOMO_DIR says where it is; ARGS=core picks a part)'
 	@echo 'make benchmarks  speed, as ratios within one run (ARGS="append trees" picks some)'
 	@echo 'make check     test, lint, types, imports and wheel'
 	@echo 'make lock      renew uv.lock and the two files made from it (needs uv)'
@@ -60,7 +60,7 @@ wheel: $(VENV)/.dev
 	sh tests/wheel_check.sh $(BIN)/python
 
 quality: $(VENV)/.dev
-	$(BIN)/python -m tests.quality.measure $(ARGS)
+	$(BIN)/python -m tests.quality.run $(ARGS)
 
 benchmarks: $(VENV)/.dev
 	$(BIN)/python -m tests.benchmarks.run $(ARGS)

@@ -1,4 +1,4 @@
-"""The one place that builds parts and ties them together: build, start, run, stop.
+"""The life of the daemon: start, run, stop. What it is made of is put together in `daemon/wiring.py`.
 
 Start and stop follow engineering.md 1.7: the directory is locked before the socket is bound, the log is open
 before anything can be asked, and at the end what was accepted is written before anything is closed.
@@ -9,31 +9,19 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
 from functools import partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 
 import anyio
 
-from daemon.answers import Answerer
-from daemon.backpressure import Backpressure
-from daemon.bus import BusUnavailable, NatsBus
-from daemon.bus_erasure import BusEraser
-from daemon.compaction import Compactor
-from daemon.config import Config, hide_password, parse_mode, parse_zone
-from daemon.corrections import Corrections
-from daemon.dead_letters import DeadLetters
-from daemon.decoding import Decoder
-from daemon.differences import Differences
-from daemon.disk import MIB, Disk
-from daemon.embedded_bus import EMBEDDED_BUS_FOLDER, EmbeddedBus
-from daemon.erasing import Erasing
-from daemon.forgetting import Forgetter
-from daemon.handlers import Answering, make_handlers
-from daemon.history import History
-from daemon.ingest import Ingest
+from daemon.bus import BusUnavailable
+from daemon.config import Config
+from daemon.derived import DERIVED, DerivedStore
+from daemon.disk import MIB
+from daemon.embedders import close_embedder, make_embedder
+from daemon.leaving import leave
 from daemon.lifecycle import (
     collect_seldom,
     end_of_sync_failure,
@@ -42,35 +30,16 @@ from daemon.lifecycle import (
     notify_systemd,
     watch_signals,
 )
-from daemon.listings import Listings
 from daemon.logs import Report
-from daemon.memories import Memories
-from daemon.offline.embedder import HashingEmbedder
-from daemon.offline.language_model import OfflineLanguageModel
-from daemon.publishing import Publisher
-from daemon.replaying import Replaying
-from daemon.session_events import SessionEvents
-from daemon.socket_server import SocketServer
-from daemon.status import Status
-from daemon.structures import Structures
-from daemon.tombstone_bucket import TombstoneBucket, bucket_name
-from daemon.tombstones import TombstoneKeeper
-from daemon.vectors import VectorFiller
-from daemon.worker import Worker, WorkerParameters
-from events.digests import StoredDigest, record_digests
-from events.errors import StoreUnusable
+from daemon.wiring import App, Setting, wire
 from events.faults import arm
 from events.integrity import check_start
 from events.log import EventLog, LogReader
 from events.time import Instant
-from projections.digests import digest_memory
 
 # Running requests get this long when the daemon stops; model calls and all else are then cancelled.
 GRACE_S = 5.0
-DIGESTS_WITHIN_S = 5.0
 CONNECT_PAUSE_S = 0.05
-# Before a step of erasing is tried again; each try to empty the write-ahead log holds up the writer.
-ERASE_PAUSE_S = 2.0
 
 
 def now() -> Instant:
@@ -86,35 +55,16 @@ def daemon_version() -> str:
         return "checkout"
 
 
-@dataclass(slots=True)
-class App:
-    """The daemon's parts, opened and bound. `run` it in a task group's life, then `stop` it."""
-
-    report: Report
-    log: EventLog
-    memories: Memories
-    embedded_bus: EmbeddedBus | None
-    bus: NatsBus
-    disk: Disk
-    ingest: Ingest
-    worker: Worker
-    forgetter: Forgetter
-    tombstones: TombstoneKeeper
-    history: History
-    vectors: VectorFiller | None
-    socket: SocketServer
-    opened: AsyncExitStack
-
-
 async def start(
     config: Config, report: Report, clock: Callable[[], Instant] = now, *, serve_damaged: bool = False
 ) -> App:
     """Open the store, bind the socket, and build everything. Nothing runs yet.
 
     A store that is damaged as far as a start can tell is refused, unless its sound users are to be served.
-    Raises `DirectoryInUse`, `StoreUnusable`, `LogDamaged`, `SocketUnusable` or `EmbeddedBusFailed`; then nothing
-    stays open.
+    Raises `ConfigInvalid`, `DirectoryInUse`, `StoreUnusable`, `LogDamaged`, `SocketUnusable` or
+    `EmbeddedBusFailed`; then nothing stays open.
     """
+    embedder = make_embedder(config.models)
     folder = config.data_dir
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     # What is opened is closed in the opposite order, whatever fails on the way in or out.
@@ -127,95 +77,25 @@ async def start(
         opened.push_async_callback(reader.close)
         if not serve_damaged:
             await reader.read(check_start)
-        app = _build(config, report, clock, log, reader)
-        opened.push_async_callback(_record_digests, app)
+        room, free_min = config.data.derived_max_mb * MIB, 2 * config.data.free_min_mb * MIB
+        derived = await DerivedStore.open(folder / DERIVED, log, report, room, free_min)
+        opened.push_async_callback(derived.close)
+        opened.push_async_callback(close_embedder, embedder)
+        app = wire(Setting(daemon_version(), config, report, clock, log, reader, derived, embedder))
+        opened.push_async_callback(leave, app.memories)
         if app.embedded_bus is not None:
             opened.push_async_callback(app.embedded_bus.stop)
-        opened.push_async_callback(app.bus.close)
+        for bus in (app.bus, *(each.bus for each in app.readings)):
+            opened.push_async_callback(bus.close)
         app.socket.bind()
         opened.callback(app.socket.close)
+        if app.metrics is not None:
+            app.metrics.bind()
+            opened.callback(app.metrics.close)
         if app.embedded_bus is not None:
             await app.embedded_bus.start()
         app.opened = opened.pop_all()
     return app
-
-
-def _build(config: Config, report: Report, clock: Callable[[], Instant], log: EventLog, reader: LogReader) -> App:
-    model, embedder = OfflineLanguageModel(), HashingEmbedder()
-    memories = Memories(log, config.memory_parameters, report)
-    embedded = EmbeddedBus(config.data_dir / EMBEDDED_BUS_FOLDER, report) if config.bus.embedded else None
-
-    def url() -> str:
-        return config.bus.url if embedded is None else embedded.url
-
-    bus = NatsBus(url, config.bus.stream, credentials=config.credentials_path, report=report)
-    decoder = Decoder(log.keys, parse_zone(config.bus.zone), reopens=config.bus.reopen_forgotten)
-    disk = _make_disk(config, log, report)
-    backpressure = Backpressure(log, memories, disk, report)
-    ingest = Ingest(bus, config.bus.stream, log, memories, decoder, report, backpressure=backpressure)
-    parameters = WorkerParameters(config.models.concurrency, config.memtree.idle_s, config.memtree.refresh_age_s)
-    worker = Worker(log, memories, model, parameters, clock, report)
-    compactor = Compactor(log, memories, worker, model, embedder, config.eventtree_parameters)
-    forgetter, keeper = _build_forgetting(config, report, clock, memories, bus, ingest)
-    history, structures = History(log, config.memory_parameters), Structures(log, memories)
-    planned, recall = compactor.count_planned, config.agpr_parameters
-    answerer = Answerer(log.keys, reader, memories, embedder, recall, planned, clock, history)
-
-    def shown_url() -> str:
-        return hide_password(url())
-
-    models = (model, embedder)
-    status = Status(
-        daemon_version(),
-        clock,
-        log,
-        memories,
-        bus,
-        shown_url,
-        ingest,
-        worker,
-        answerer,
-        models,
-        disk,
-    )
-    handlers = make_handlers(
-        Answering(
-            log=log,
-            answerer=answerer,
-            listings=Listings(log, memories),
-            structures=structures,
-            corrections=Corrections(log, memories, worker, structures, clock),
-            publisher=Publisher(bus, decoder),
-            forgetter=forgetter,
-            compactor=compactor,
-            dead_letters=DeadLetters(log, decoder),
-            session_events=SessionEvents(log),
-            differences=Differences(log, history),
-            replaying=Replaying(log, memories, clock),
-            status=status,
-        )
-    )
-    socket = SocketServer(config.socket_path, parse_mode(config.socket.mode), handlers=handlers, report=report)
-    # The hashing embedder's vectors rank nothing by default, so nothing is embedded for it.
-    vectors = VectorFiller(log, memories, embedder) if config.agpr_parameters.cosine_weight else None
-    stored = (log, memories, embedded, bus, disk, ingest, worker, forgetter, keeper, history)
-    return App(report, *stored, vectors, socket, AsyncExitStack())
-
-
-def _build_forgetting(
-    config: Config, report: Report, clock: Callable[[], Instant], memories: Memories, bus: NatsBus, ingest: Ingest
-) -> tuple[Forgetter, TombstoneKeeper]:
-    log = memories.log
-    bucket = TombstoneBucket(bus, bucket_name(config.bus.stream))
-    eraser = BusEraser(bus)
-    erasing = Erasing(log, config.data_dir, clock, report, eraser, bucket, ingest.reached, ERASE_PAUSE_S)
-    keeper = TombstoneKeeper(log, bus, bucket, report, ours=config.bus.embedded)
-    return Forgetter(erasing, memories), keeper
-
-
-def _make_disk(config: Config, log: EventLog, report: Report) -> Disk:
-    room = config.data
-    return Disk(log, report, ballast_bytes=room.ballast_mb * MIB, free_min_bytes=room.free_min_mb * MIB)
 
 
 async def run(app: App, stopping: anyio.Event, started: Callable[[], None] = lambda: None) -> None:
@@ -237,6 +117,7 @@ def _parts(app: App) -> dict[str, Callable[[], Coroutine[object, object, None]]]
     parts: dict[str, Callable[[], Coroutine[object, object, None]]] = {
         "socket": app.socket.serve,
         "memories": app.memories.follow,
+        "snapshots": app.memories.keep_snapshots,
         "worker": app.worker.run,
         "forgetter": app.forgetter.run,
         "history": lambda: app.history.run(app.log),
@@ -246,6 +127,10 @@ def _parts(app: App) -> dict[str, Callable[[], Coroutine[object, object, None]]]
         "disk": app.disk.run,
         "watchdog": lambda: feed_watchdog(app.log.answer),
     }
+    for each in app.readings:
+        parts[f"bus {each.stream}"], parts[f"ingest {each.stream}"] = each.bus.run, each.ingest.run
+    if app.metrics is not None:
+        parts["metrics"] = app.metrics.serve
     if app.vectors is not None:
         parts["vectors"] = app.vectors.run
     if app.embedded_bus is not None:
@@ -269,19 +154,6 @@ async def stop(app: App) -> None:
     with anyio.CancelScope(shield=True):
         await app.opened.aclose()
         app.report("daemon.stopped")
-
-
-async def _record_digests(app: App) -> None:
-    """Leave what the Memories were, for `memforestd verify`; as many as there is time for."""
-    digests: list[StoredDigest] = []
-    until = anyio.current_time() + DIGESTS_WITHIN_S
-    for user, memory in app.memories.loaded().items():
-        if not memory.needs_rebuild and anyio.current_time() < until:
-            digest = digest_memory(memory)
-            parts = (digest.facts, digest.scopes, digest.trees, digest.units)
-            digests.append(StoredDigest(user, digest.user_seq, *parts))
-    with suppress(StoreUnusable):  # a full disk must not keep the daemon from ending
-        await app.log.write(partial(record_digests, digests=digests), urgent=False)
 
 
 async def serve(config: Config, report: Report, serve_damaged: bool = False) -> None:

@@ -7,14 +7,12 @@ task groups.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import anyio
-import nats.errors
-from nats.aio.client import Client
 
 from daemon.bus_messages import (
     Batch,
@@ -25,11 +23,12 @@ from daemon.bus_messages import (
     PubAck,
     PublishOutcomeUnknown,
 )
-from daemon.jetstream import BATCH_MAX, OrderedConsumer, open_consumer, read_to_end, start_position
+from daemon.jetstream import BATCH_MAX, OrderedConsumer, acknowledge, open_consumer, read_to_end, start_position
 from daemon.jetstream_api import (
     API_PREFIX,
     STREAM_NAME_IN_USE,
     STREAM_NOT_FOUND,
+    ConsumerReply,
     MessageReply,
     Reply,
     StreamNumbers,
@@ -39,10 +38,13 @@ from daemon.jetstream_api import (
     stream_configuration,
 )
 from daemon.logs import Report, quiet
-from daemon.nats_client import RECONNECT_WAIT_S, close, connect, denied_subject
+from daemon.nats_client import RECONNECT_WAIT_S, Denials, close, connect, make_client
 from daemon.subjects import CONTROL_SUBJECTS, TURN_SUBJECTS
 from events.envelope import BusPosition
 from events.time import from_datetime
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
 
 __all__ = [
     "Batch",
@@ -68,6 +70,8 @@ LOST_FOR_S: Final = 30.0
 # After this the server delivers again what was not acknowledged; we drop it, so it only costs time.
 ACK_WAIT_S: Final = 60.0
 PUBLISH_TIMEOUT_S: Final = 5.0
+OUR_SUBJECTS: Final = (TURN_SUBJECTS, CONTROL_SUBJECTS)
+EVERY_SUBJECT: Final = (">",)
 
 
 class NatsBus:
@@ -80,7 +84,7 @@ class NatsBus:
         self,
         url: str | Callable[[], str],
         stream_name: str = "MEMFOREST",
-        subjects: tuple[str, ...] = (TURN_SUBJECTS, CONTROL_SUBJECTS),
+        subjects: tuple[str, ...] = OUR_SUBJECTS,
         credentials: Path | None = None,
         report: Report = quiet,
         ack_wait_s: float = ACK_WAIT_S,
@@ -89,20 +93,22 @@ class NatsBus:
         self._url = url
         self._stream = stream_name
         self._subjects = subjects
+        # Of which it can be said what is behind us, and what expired, by counting sequence numbers.
+        self._reads_all = subjects in (OUR_SUBJECTS, EVERY_SUBJECT)
         self._credentials = credentials
         self._report = report
         self._ack_wait_s = ack_wait_s
         self._lost_for_s = lost_for_s
         self._client: Client | None = None
         self._consumer: OrderedConsumer | None = None
+        self._consumer_name: str | None = None
         # What the connection said last, and what the stream looked like when we last looked.
         self._connection_error = "not connected yet"
         self._state: BusState = "down"
         self._reason = self._connection_error
         self._reported: BusState | None = None
         self._changed = anyio.Event()
-        # Who waits for an answer, and which denied subjects (in lower case) mean that it never comes.
-        self._asking: dict[anyio.CancelScope, Callable[[str], bool]] = {}
+        self._denials = Denials()
 
     @property
     def stream(self) -> str:
@@ -123,7 +129,7 @@ class NatsBus:
         """Stay connected until cancelled, whatever the server does; closes on the way out."""
         try:
             while True:
-                self._client = client = Client()
+                self._client = client = await make_client()
                 try:
                     # The loop inside never ends by itself, and would never look at a URL that changed.
                     with anyio.move_on_after(self._lost_for_s) as patience:
@@ -181,8 +187,7 @@ class NatsBus:
         """Tell the server that the batch is committed. Only its lag display needs it; a loss is harmless."""
         client = self._connected()
         if client is not None and batch.acknowledge_to is not None:
-            with suppress(nats.errors.Error, OSError):
-                await client.publish(batch.acknowledge_to)
+            await acknowledge(client, batch.acknowledge_to)
 
     async def publish(
         self,
@@ -199,7 +204,7 @@ class NatsBus:
         client = self._connected()
         if client is None:
             raise BusUnavailable(f"not published: the bus is down ({self._connection_error})")
-        with self._unless_denied(lambda denied: denied == subject.lower()):
+        with self._denials.unless(lambda denied: denied == subject.lower()):
             return await publish_and_wait(client, subject, payload, headers, timeout_s)
         raise BusForbidden("not published: our user may not publish on this subject")
 
@@ -210,13 +215,13 @@ class NatsBus:
         BusUnavailable.
         """
         subject = f"{API_PREFIX}{call}"
-        with self._unless_denied(lambda denied: denied == subject.lower()):
+        with self._denials.unless(lambda denied: denied == subject.lower()):
             return await ask(self._connected_or_raise(), call, request, reply_type)
         raise BusForbidden(f"our user has no right to {subject}")
 
     async def read_to_end(self, stream: str, subjects: tuple[str, ...]) -> tuple[BusMessage, ...]:
         """All that another, small stream holds now, in its order. Raises BusForbidden, else BusUnavailable."""
-        with self._unless_denied(lambda denied: f".{stream.lower()}." in f"{denied}."):
+        with self._denials.unless(lambda denied: f".{stream.lower()}." in f"{denied}."):
             return await read_to_end(self._connected_or_raise(), stream, subjects)
         raise BusForbidden(f"our user has no right to read {stream} with a consumer")
 
@@ -236,6 +241,15 @@ class NatsBus:
                     raise
             self._report("bus.stream_created", stream=self._stream)
             await self._inspect(client)
+
+    async def count_waiting(self, after: BusPosition | None) -> int:
+        """Messages behind a position; of single subjects, as the server counts them. Raises BusUnavailable."""
+        if self._reads_all:
+            return max(0, (await self.stream_state()).last_seq - (after.seq if after else 0))
+        if self._consumer_name is None:
+            raise BusUnavailable(f"{self._stream} has not been read yet")
+        reply = await self.ask(f"CONSUMER.INFO.{self._stream}.{self._consumer_name}", {}, ConsumerReply)
+        return reply.num_pending + reply.num_ack_pending
 
     async def stream_state(self) -> StreamNumbers:
         """First and last sequence, messages and bytes of the stream, for the lag. Raises BusUnavailable."""
@@ -287,9 +301,11 @@ class NatsBus:
         position, reset = start_position(after, self._stream, stream.created, last_seq, replaced=replaced)
         if reset and after is not None:
             self._report("bus.epoch_changed", stream=self._stream, epoch=position.epoch, seq_before=after.seq)
-        elif after is not None and stream.state.first_seq > after.seq + 1:
+        elif after is not None and self._reads_all and stream.state.first_seq > after.seq + 1:
             self._report("bus.messages_expired", first_seq=stream.state.first_seq, seq_before=after.seq)
-        return await open_consumer(client, position, self._subjects, self._ack_wait_s), reset
+        consumer = await open_consumer(client, position, self._subjects, self._ack_wait_s)
+        self._consumer_name = consumer.name
+        return consumer, reset
 
     async def _holds_another(self, read: BusPosition) -> bool:
         """Whether another message stands where we read last. One that is gone or out of reach tells nothing."""
@@ -322,26 +338,13 @@ class NatsBus:
         self._state, self._reason = state, reason
         if new:
             self._reported = state
-            self._report("bus.state_changed", state=state, reason=reason)
-
-    @contextmanager
-    def _unless_denied(self, concerns: Callable[[str], bool]) -> Generator[None, None, None]:
-        """Leave the block without an exception when the server denies us a subject that concerns it."""
-        with anyio.CancelScope() as scope:
-            self._asking[scope] = concerns
-            try:
-                yield
-            finally:
-                del self._asking[scope]
+            self._report("bus.state_changed", stream=self._stream, state=state, reason=reason)
 
     async def _on_change(self) -> None:
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
 
     async def _on_error(self, failure: Exception) -> None:
-        denied = denied_subject(failure)
-        if denied is not None:
-            for scope in [scope for scope, concerns in self._asking.items() if concerns(denied)]:
-                scope.cancel()
+        if self._denials.tell(failure):
             return  # the connection stands
         self._connection_error = str(failure) or type(failure).__name__

@@ -7,7 +7,7 @@ needs the position of each message. Not here: which positions, and what the rece
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
@@ -69,7 +69,7 @@ class _Outcome:
 
 
 class BusEraser:
-    """Erases messages from the stream that is read, and says what it could not.
+    """Erases messages from the streams that are read, and says what it could not.
 
     What no server tells us and the receipt cannot claim: whether other streams mirror or source this one
     (each holds copies that its operator must erase), whether there are backups of the store, and what
@@ -78,11 +78,15 @@ class BusEraser:
     and when it is stopped: until then the tokens of user and session are still there.
     """
 
-    def __init__(self, bus: NatsBus) -> None:
+    def __init__(self, bus: NatsBus, others: Callable[[], Mapping[str, BusPosition | None]] = dict) -> None:
+        """`others`: how far each further stream on the server was read, by its name."""
         self._bus = bus
+        self._others = others
 
     async def erase(self, positions: Sequence[BusPosition], checkpoint: BusPosition | None) -> BusErasure:
         """Erase what stands at these positions; `checkpoint` is how far the bus's stream was read, from the log.
+
+        Other streams that are read are treated alike; one that cannot be asked holds up no other.
 
         May be called again with the same positions, or those that are not `done`, whatever became of the
         first call; hand over slices of some thousand, since a call that raises reports nothing.
@@ -94,7 +98,7 @@ class BusEraser:
         - The store was rolled back and has been read again past that number: whatever stands there was read in
           the checkpoint's epoch, and is recorded under that. Until then it counts as left.
         Both ask of the caller that every message it reads of a forgotten session comes to be erased, also a
-        duplicate and one that was refused. Of a stream that is no longer the bus's nothing is deleted, as
+        duplicate and one that was refused. Of a stream that is no longer read nothing is deleted, as
         nobody watches its epoch. A rollback that nobody noticed, since as many messages were stored again
         before we looked, is beyond this check as it is beyond rule I7.
 
@@ -102,19 +106,25 @@ class BusEraser:
         back and not read since.
         """
         streams = dict.fromkeys(position.stream for position in positions)
+        read = {**self._others(), self._bus.stream: checkpoint}
         outcomes: list[_Outcome] = []
+        failures: list[BusUnavailable] = []
         for stream in streams:
             here = tuple(dict.fromkeys(position for position in positions if position.stream == stream))
-            if stream == self._bus.stream:
-                outcomes += await self._erase_from_ours(here, checkpoint)
-            else:
-                outcomes += await self._look_into_another(stream, here)
+            try:
+                if stream in read:
+                    outcomes += await self._erase_from_ours(stream, here, read[stream])
+                else:
+                    outcomes += await self._look_into_another(stream, here)
+            except BusUnavailable as failure:
+                failures.append(failure)
+        if failures:
+            raise failures[0]
         return _sum_up(outcomes)
 
     async def _erase_from_ours(
-        self, positions: Sequence[BusPosition], checkpoint: BusPosition | None
+        self, name: str, positions: Sequence[BusPosition], checkpoint: BusPosition | None
     ) -> list[_Outcome]:
-        name = self._bus.stream
         state = await self._bus.ask(f"STREAM.INFO.{name}", {}, StreamReply)
         _, reset = start_position(checkpoint, name, state.created, state.state.last_seq)
         if checkpoint is None or reset:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from daemon.app import daemon_version, serve
 from daemon.cli_replay import replay_command
 from daemon.cli_store import backup, migrate, restore
 from daemon.command_line import (
+    EX_CONFIG,
     EX_DATAERR,
     EX_DIFFERENT,
     EX_IOERR,
@@ -25,17 +27,17 @@ from daemon.command_line import (
     explain,
     fail,
     first_error,
+    load_configuration,
     read_configuration,
 )
-from daemon.config import Config, config_keys, hide_password
-from daemon.doctor import Finding, create_stream, examine, examine_log
+from daemon.config import Config, effective_values
+from daemon.config_values import ConfigInvalid
+from daemon.findings import Finding
 from daemon.logs import configure_logs
 from daemon.verify import UserVerdict, verify
 from events.errors import LogDamaged, MemForestError, StoreUnusable
 from events.integrity import PAGE_EVENTS
 from events.log import LogReader
-from memforest.client import AsyncClient
-from memforest.errors import DaemonError, DaemonUnreachable
 from projections.digests import MemoryDigest
 
 
@@ -79,13 +81,7 @@ def demo(keep: bool) -> None:
 def config(config_path: Path | None, data: str | None, as_json: bool) -> None:
     """Show every key with the value it has now."""
     read = read_configuration(config_path, data)
-    values: dict[str, object] = {}
-    for name, _ in config_keys():
-        section, key = name.split(".")
-        value = getattr(getattr(read, section), key)
-        if name == "models.api_key" and value:
-            value = "(set)"
-        values[name] = hide_password(value) if name.endswith("url") else value
+    values = effective_values(read)
     if as_json:
         click.echo(json.dumps(values, indent=2))
     else:
@@ -100,8 +96,19 @@ def config(config_path: Path | None, data: str | None, as_json: bool) -> None:
 @click.option("--deep", is_flag=True, help="Check every event of the log; exit 65 when one is damaged.")
 @click.option("--json", "as_json", is_flag=True)
 def doctor(config_path: Path | None, data: str | None, create: bool, deep: bool, as_json: bool) -> None:
-    """Look for the usual mistakes and say how to mend each."""
-    read = read_configuration(config_path, data)
+    """Look for the usual mistakes and say how to mend each.
+
+    Ends with 0 when nothing is wrong or there are warnings only, 1 at an error, 65 at damage that --deep finds,
+    78 when the configuration cannot be used.
+    """
+    from daemon.doctor import create_stream, examine, examine_log
+
+    try:
+        read = load_configuration(config_path, data)
+    except ConfigInvalid as error:
+        mend = f"correct {config_path or 'the environment'}; `memforestd config` shows every key"
+        _show_findings([Finding("error", "configuration", str(error), mend, "the daemon does not start")], as_json)
+        sys.exit(EX_CONFIG)
     if create:
         try:
             click.echo(anyio.run(create_stream, read))
@@ -143,6 +150,9 @@ def verify_command(config_path: Path | None, data: str | None, as_json: bool) ->
 
 
 async def _verify(config: Config) -> list[UserVerdict]:
+    from memforest.client import AsyncClient
+    from memforest.errors import DaemonError, DaemonUnreachable
+
     log = await LogReader.open_to_read(config.data_dir / "events.db")
     try:
         try:
@@ -191,8 +201,24 @@ def _show_findings(findings: list[Finding], as_json: bool) -> None:
         return
     for finding in findings:
         click.echo(f"{finding.level:8}{finding.subject}: {finding.sentence}")
+        if finding.why:
+            click.echo(f"{'':8}   {finding.why}")
         if finding.mend:
             click.echo(f"{'':8}-> {finding.mend}")
+    if not as_json:
+        counts = Counter(finding.level for finding in findings)
+        click.echo(f"doctor: {counts['error']} errors, {counts['warning']} warnings")
+
+
+@main.command()
+@click.argument("document", type=click.Choice(["openapi", "asyncapi"]))
+def schema(document: str) -> None:
+    """Print the document that describes what the daemon answers over HTTP, or what it takes from the bus."""
+    from daemon.asyncapi import encode_asyncapi
+    from daemon.openapi import encode_openapi
+
+    encode = encode_openapi if document == "openapi" else encode_asyncapi
+    click.echo(encode(daemon_version()))
 
 
 for command in (backup, restore, migrate, replay_command):

@@ -9,9 +9,10 @@ from typing import NoReturn
 
 import click
 
-from daemon.config import Config, ConfigInvalid, read_config
+from daemon.calls import place_of
+from daemon.config import Config, read_config
+from daemon.config_values import ConfigInvalid
 from daemon.lifecycle import DirectoryInUse
-from daemon.socket_connection import place_of
 from events import database as reasons
 from events.errors import LogDamaged, MemForestError, StoreIsNewer, StoreUnusable
 
@@ -39,15 +40,20 @@ _NOT_KEYS = frozenset({"MEMFOREST_CONFIG"})
 
 
 def read_configuration(path: Path | None, data: str | None, overrides: dict[str, str] | None = None) -> Config:
-    """The configuration of a command: file, environment, `--data`, and what other options stand for."""
+    """The configuration of a command, which ends when it cannot be used."""
+    try:
+        return load_configuration(path, data, overrides)
+    except ConfigInvalid as error:
+        fail(str(error), EX_CONFIG)
+
+
+def load_configuration(path: Path | None, data: str | None, overrides: dict[str, str] | None = None) -> Config:
+    """What file, environment, `--data` and other options say together. Raises `ConfigInvalid`."""
     environ = {key: value for key, value in os.environ.items() if key not in _NOT_KEYS}
     asked = dict(overrides or {})
     if data is not None:
         asked["MEMFOREST_DATA_DIR"] = data
-    try:
-        return read_config(path, {**environ, **asked})
-    except ConfigInvalid as error:
-        fail(str(error), EX_CONFIG)
+    return read_config(path, {**environ, **asked})
 
 
 def explain(error: Exception) -> tuple[int, str]:

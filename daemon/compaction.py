@@ -14,6 +14,7 @@ import numpy as np
 
 from daemon.memories import Memories
 from daemon.texts import read_texts
+from daemon.vector_source import VectorSource, Wanted, name_text
 from daemon.work import AnswerInvalid
 from daemon.worker import Worker
 from events.appending import Batch
@@ -26,7 +27,7 @@ from projections.eventtree.parameters import EventTreeParameters
 from projections.eventtree.partition import Partition, partition_nodes
 from projections.facts.canonical import Fact
 from projections.memory import Memory
-from projections.ports import Embedder, LanguageModel, MemberText, Vectors
+from projections.ports import Embedder, LanguageModel, MemberText, VectorCache, Vectors
 from projections.texts import FactText, TextRef, WrittenText, events_behind
 
 # Texts handed to the embedder at once.
@@ -108,6 +109,7 @@ class Compactor:
         model: LanguageModel,
         embedder: Embedder,
         parameters: EventTreeParameters,
+        cache: VectorCache | None = None,
     ) -> None:
         # Groups that are planned and not fused yet, by user: part of `pending`.
         self.planned: dict[Reference, int] = {}
@@ -116,6 +118,7 @@ class Compactor:
         self._worker = worker
         self._model = model
         self._embedder = embedder
+        self._source = VectorSource(log, embedder, cache)
         self._parameters = parameters
 
     def count_planned(self, user: Reference) -> int:
@@ -174,8 +177,8 @@ class Compactor:
     async def _embed_nodes(self, memory: Memory, nodes: Sequence[_LiveNode]) -> Vectors:
         """One unit row a node: a group's is the normalised sum of its members' rows."""
         facts = [memory.canon.facts[fact] for node in nodes for fact in node.members]
-        rows = await self._embed_facts(facts)
-        vectors = np.zeros((len(nodes), self._embedder.dimensions), dtype=np.float32)
+        rows = await self._embed_facts(memory.user, facts)
+        vectors = np.zeros((len(nodes), rows.shape[1]), dtype=np.float32)
         at = 0
         for index, node in enumerate(nodes):
             total = rows[at : at + len(node.members)].sum(axis=0)
@@ -183,13 +186,14 @@ class Compactor:
             at += len(node.members)
         return vectors
 
-    async def _embed_facts(self, facts: Sequence[Fact]) -> Vectors:
-        rows = np.zeros((len(facts), self._embedder.dimensions), dtype=np.float32)
+    async def _embed_facts(self, user: Reference, facts: Sequence[Fact]) -> Vectors:
+        rows: list[Vectors] = []
         for at in range(0, len(facts), EMBED_TEXTS_MAX):
             some = facts[at : at + EMBED_TEXTS_MAX]
-            texts = await read_texts(self._log, [FactText(fact.first.pointer) for fact in some])
-            rows[at : at + len(some)] = await self._embedder.embed([text or "" for text in texts])
-        return rows
+            refs = [FactText(fact.first.pointer) for fact in some]
+            rows.append(await self._source.find(user, [Wanted(ref, name_text(ref)) for ref in refs]))
+        # An endpoint tells how wide they are with the first ones.
+        return np.concatenate(rows) if rows else np.zeros((0, self._embedder.dimensions), dtype=np.float32)
 
     async def _record_partition(
         self, user: Reference, nodes: Sequence[_LiveNode], partition: Partition

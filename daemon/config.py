@@ -5,22 +5,24 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 from zoneinfo import ZoneInfo
 
+from daemon.config_models import AGPR_BY_EMBEDDER, Models, check_models, complete_endpoint
+from daemon.config_values import ConfigInvalid, build_sections, parse_listen
+from daemon.subscriptions import Subscription, check_decoder, read_subscriptions
 from events.errors import InvalidInput
 from projections.eventtree.parameters import EventTreeParameters
 from projections.memory import MemoryParameters
 from projections.memtree.shape import TreeShape
-from projections.recall.agpr import PAPER, AgprParameters, TimeUnit
-
-ENVIRONMENT_PREFIX = "MEMFOREST_"
-
-
-class ConfigInvalid(InvalidInput):
-    """The configuration cannot be used."""
+from projections.recall.agpr import (
+    PAPER,
+    AgprParameters,
+    TimeUnit,
+)
+from projections.recall.rooms import SearchOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class Data:
     dir: str = "memforest-data"
     ballast_mb: int = 16
     free_min_mb: int = 64
+    derived_max_mb: int = 1024
+    memories_mb: int = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class Bus:
     stream: str = "MEMFOREST"
     embedded: bool = False
     credentials: str = ""
+    decoder: str = "native"
     zone: str = "UTC"
     reopen_forgotten: bool = False
 
@@ -53,16 +58,10 @@ class Socket:
 
 
 @dataclass(frozen=True, slots=True)
-class Models:
-    """Which models read, write and embed. Empty URLs: the built-in offline models."""
+class Metrics:
+    """A loopback port for metrics and health alone; empty for none."""
 
-    chat_url: str = ""
-    chat_model: str = ""
-    embed_url: str = ""
-    embed_model: str = ""
-    embedder: str = "hashing"
-    api_key: str = ""
-    concurrency: int = 16
+    listen: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +98,25 @@ class EventTree:
 
 @dataclass(frozen=True, slots=True)
 class Agpr:
-    """Paper A, Eq. 9-10, and ours."""
+    """Paper A, Eq. 9-10, and ours. What is None is as it measured best for the embedder (`AGPR_BY_EMBEDDER`)."""
 
     preset: str = "default"
-    candidates_per_answer: int = 4
-    anchor_share: float = 0.2
-    time_unit: str = "hours"
-    gamma: float = 0.85
-    smoothing: float = 0.6
-    cosine_weight: float = 0.0
+    candidates_per_answer: int | None = None
+    anchor_share: float | None = None
+    time_unit: str | None = None
+    gamma: float | None = None
+    smoothing: float | None = None
+    cosine_weight: float | None = None
+    session_weight: float | None = None
+    entity_weight: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How vectors of very many nodes are kept and searched; 0 for never."""
+
+    map_from_mb: int = 0
+    graph_from_nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +127,13 @@ class Config:
     bus: Bus = field(default_factory=Bus)
     socket: Socket = field(default_factory=Socket)
     models: Models = field(default_factory=Models)
+    metrics: Metrics = field(default_factory=Metrics)
     log: Log = field(default_factory=Log)
     memtree: MemTree = field(default_factory=MemTree)
     eventtree: EventTree = field(default_factory=EventTree)
     agpr: Agpr = field(default_factory=Agpr)
+    search: Search = field(default_factory=Search)
+    subscriptions: tuple[Subscription, ...] = ()
 
     @property
     def data_dir(self) -> Path:
@@ -140,9 +152,12 @@ class Config:
 
     @property
     def memory_parameters(self) -> MemoryParameters:
-        """What the fold depends on."""
-        tree = self.memtree
-        return MemoryParameters(tree.chunk_turns, TreeShape(tree.branching), tree.concatenation_max)
+        """What the fold depends on, and how its nodes are searched."""
+        tree, search = self.memtree, self.search
+        options = SearchOptions(search.map_from_mb, self.data_dir, search.graph_from_nodes)
+        return MemoryParameters(
+            tree.chunk_turns, TreeShape(tree.branching), tree.concatenation_max, search=options
+        )
 
     @property
     def eventtree_parameters(self) -> EventTreeParameters:
@@ -160,18 +175,14 @@ class Config:
 
     @property
     def agpr_parameters(self) -> AgprParameters:
-        """How answers are ranked."""
-        agpr = self.agpr
-        if agpr.preset == "paper":
+        """How answers are ranked: the embedder's values, but for those that are set."""
+        if self.agpr.preset == "paper":
             return PAPER
-        return AgprParameters(
-            candidates_per_answer=agpr.candidates_per_answer,
-            anchor_share=agpr.anchor_share,
-            time_unit=TimeUnit(agpr.time_unit),
-            gamma=agpr.gamma,
-            smoothing=agpr.smoothing,
-            cosine_weight=agpr.cosine_weight,
-        )
+        keys = {key.name: getattr(self.agpr, key.name) for key in fields(Agpr) if key.name != "preset"}
+        chosen = {name: value for name, value in keys.items() if value is not None}
+        if "time_unit" in chosen:
+            chosen["time_unit"] = TimeUnit(chosen["time_unit"])
+        return replace(AGPR_BY_EMBEDDER[self.models.embedder], **chosen)
 
 
 def read_config(path: Path | None, environ: Mapping[str, str] | None = None) -> Config:
@@ -187,89 +198,49 @@ def read_config(path: Path | None, environ: Mapping[str, str] | None = None) -> 
             raise ConfigInvalid(f"{path} cannot be read: {error.strerror}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigInvalid(f"{path} is not valid TOML: {error}") from error
-    config = _build(raw, os.environ if environ is None else environ)
+    environ = os.environ if environ is None else environ
+    subscribed = raw.pop("subscriptions", [])
+    config = build_sections(Config, raw, environ)
+    config = replace(config, subscriptions=read_subscriptions(subscribed, config.bus.stream))
+    if config.models.embedder == "endpoint":
+        config = replace(config, models=complete_endpoint(config.models, environ))
     _check(config)
     return config
 
 
+def effective_values(config: Config) -> dict[str, object]:
+    """Every key with the value that counts, as `section.key`; passwords hidden, the key only said to be set."""
+    ranking = config.agpr_parameters
+    values: dict[str, object] = {}
+    for name, _ in config_keys():
+        section, key = name.split(".")
+        value = getattr(getattr(config, section), key)
+        if section == "agpr" and key != "preset":
+            value = getattr(ranking, key)
+        if name == "models.api_key" and value:
+            value = "(set)"
+        values[name] = hide_password(value) if name.endswith("url") else value
+    for number, each in enumerate(config.subscriptions, start=1):
+        values |= {f"subscriptions.{number}.{key.name}": getattr(each, key.name) for key in fields(each)}
+    return values
+
+
 def config_keys() -> list[tuple[str, object]]:
-    """Every key with its default, as `section.key`."""
+    """Every key with its default, as `section.key`; None where it is the embedder's."""
     config = Config()
     return [
         (f"{section.name}.{key.name}", getattr(getattr(config, section.name), key.name))
         for section in fields(Config)
+        if section.name != "subscriptions"  # a list of tables
         for key in fields(getattr(config, section.name))
     ]
-
-
-def _build(raw: dict[str, Any], environ: Mapping[str, str]) -> Config:
-    hints = get_type_hints(Config)
-    known = {section: get_type_hints(kind) for section, kind in hints.items() if is_dataclass(kind)}
-    values: dict[str, dict[str, Any]] = {section: {} for section in known}
-    for section, content in raw.items():
-        if section not in known:
-            raise ConfigInvalid(f"unknown section [{section}]; the sections are {', '.join(sorted(known))}")
-        if not isinstance(content, dict):
-            raise ConfigInvalid(f"{section} is a section: write [{section}] and its keys below")
-        for key, value in content.items():
-            if key not in known[section]:
-                raise ConfigInvalid(f"unknown key {section}.{key}; it may have {', '.join(known[section])}")
-            values[section][key] = _typed(f"{section}.{key}", value, known[section][key])
-    for name, text in environ.items():
-        place = _find_key(name, known)
-        if place is not None:
-            section, key = place
-            values[section][key] = _parsed(f"{section}.{key}", text, known[section][key])
-    return Config(**{section: hints[section](**content) for section, content in values.items()})
-
-
-def _find_key(name: str, known: Mapping[str, Mapping[str, type]]) -> tuple[str, str] | None:
-    """The key an environment variable sets; unknown ones with our prefix are errors, too."""
-    if not name.startswith(ENVIRONMENT_PREFIX):
-        return None
-    section, _, key = name.removeprefix(ENVIRONMENT_PREFIX).lower().partition("_")
-    if section not in known or key not in known[section]:
-        raise ConfigInvalid(f"the environment sets {name}, which is no key of the configuration")
-    return section, key
-
-
-def _typed(name: str, value: object, kind: type) -> object:
-    if kind is float and type(value) is int:
-        return float(value)
-    if type(value) is not kind:
-        raise ConfigInvalid(f"{name} must be a {_KIND_NAMES[kind]}")
-    return value
-
-
-def _parsed(name: str, text: str, kind: type) -> object:
-    """The value of an environment variable."""
-    if kind is str:
-        return text
-    if kind is bool:
-        if text.lower() not in ("true", "false", "1", "0"):
-            raise ConfigInvalid(f"{name} must be true or false")
-        return text.lower() in ("true", "1")
-    try:
-        return kind(text)
-    except ValueError:
-        raise ConfigInvalid(f"{name} must be a {_KIND_NAMES[kind]}") from None
-
-
-_KIND_NAMES: dict[type, str] = {str: "string", int: "whole number", float: "number", bool: "true or false"}
 
 
 def _check(config: Config) -> None:
     """Everything that types do not say. The algorithm tables check themselves when they are built."""
     models, log = config.models, config.log
-    remote = ("chat_url", "chat_model", "embed_url", "embed_model", "api_key")
-    if any(getattr(models, key) for key in remote):
-        raise ConfigInvalid(
-            "models at an endpoint are not in this release; leave "
-            + ", ".join(f"models.{key}" for key in remote)
-            + " empty to use the built-in offline models"
-        )
+    check_models(models)
     rules = [
-        (models.embedder == "hashing", 'models.embedder must be "hashing", the one that is built in'),
         (1 <= models.concurrency <= 4096, "models.concurrency must be from 1 to 4096"),
         (log.level in ("debug", "info", "warning", "error"), "log.level is debug, info, warning or error"),
         (log.format in ("auto", "console", "json"), "log.format is auto, console or json"),
@@ -280,16 +251,22 @@ def _check(config: Config) -> None:
         (config.memtree.refresh_age_s > 0, "memtree.refresh_age_s must be above 0"),
         (config.eventtree.preset in ("default", "paper"), 'eventtree.preset is "default" or "paper"'),
         (config.agpr.preset in ("default", "paper"), 'agpr.preset is "default" or "paper"'),
-        (config.agpr.time_unit in [unit.value for unit in TimeUnit], "agpr.time_unit is " + ", ".join(TimeUnit)),
+        (config.agpr.time_unit in (None, *TimeUnit), "agpr.time_unit is " + ", ".join(TimeUnit)),
+        (0 <= config.search.map_from_mb <= 1 << 20, "search.map_from_mb must be from 0 to 1048576"),
+        (config.search.graph_from_nodes >= 0, "search.graph_from_nodes must not be negative"),
         (config.data.dir != "", "data.dir must not be empty"),
         (0 <= config.data.ballast_mb <= 1024, "data.ballast_mb must be from 0 to 1024"),
         (0 <= config.data.free_min_mb <= 1 << 20, "data.free_min_mb must be from 0 to 1048576"),
+        (0 <= config.data.derived_max_mb <= 1 << 20, "data.derived_max_mb must be from 0 to 1048576"),
+        (1 <= config.data.memories_mb <= 1 << 20, "data.memories_mb must be from 1 to 1048576"),
         (config.bus.stream.replace("_", "").replace("-", "").isalnum(), "bus.stream has letters, digits, _ and -"),
     ]
     for holds, sentence in rules:
         if not holds:
             raise ConfigInvalid(sentence)
+    check_decoder(config.bus.decoder, "bus.decoder")
     parse_mode(config.socket.mode)
+    parse_listen(config.metrics.listen)
     parse_zone(config.bus.zone)
     try:
         _ = (config.memory_parameters, config.eventtree_parameters, config.agpr_parameters)

@@ -34,9 +34,11 @@ def read_content(content: str | list[dict[str, Any]]) -> tuple[str, tuple[Part, 
 
 
 def _reference_of(raw: dict[str, Any], kind: str) -> str:
-    """What a part points at: its url if it has one, else the part as JSON."""
+    """What a part points at: its url or name if it has one (a tool has a name), else the part as JSON."""
     inner = raw.get(kind)
-    if isinstance(inner, dict) and isinstance(inner.get("url"), str):
-        return str(inner["url"])
+    if isinstance(inner, dict):
+        for pointer in ("url", "name"):
+            if isinstance(inner.get(pointer), str):
+                return str(inner[pointer])
     rest = {name: value for name, value in raw.items() if name not in ("type", "caption")}
     return msgspec.json.encode(rest).decode()

@@ -16,8 +16,10 @@ from events.memory import (
     FactsExtracted,
     Mention,
 )
+from events.session import MemoryImported
 from events.time import Instant
 from projections.facts.canonical import Fact, Occurrence
+from projections.facts.imported import as_fact
 from projections.facts.labels import normalise_label, occurs_in
 from projections.memory import Memory
 
@@ -172,9 +174,12 @@ def _one_for_the_same_turns(fact: Fact) -> Iterator[Occurrence]:
 
 def _says(occurrence: Occurrence, recorded: Mapping[int, RecordedEvent]) -> ExtractedFact:
     """What an occurrence says in the log, of all the turns that it stands on."""
-    event = recorded[occurrence.pointer.seq].event
+    read = recorded[occurrence.pointer.seq]
+    event = read.event
     if event is None:
         raise FactUnknown
+    if isinstance(event, MemoryImported):
+        return as_fact(read, event, occurrence.mentions)
     assert isinstance(event, FactsExtracted | FactCorrected | FactPinned)
     said = event.facts[occurrence.pointer.n] if isinstance(event, FactsExtracted) else event.says
     return replace(said, turns=tuple(range(len(occurrence.turns))))

@@ -118,7 +118,7 @@ class Corrections:
             user, _read_id(params.fact_id), partial(plan_correction, change=change)
         )
         memory = await self._memories.catch_up(user)
-        corrected = memory.canon.find(read_likeness(change.apply(readings[0].says)))
+        corrected = memory.canon.find(read_likeness(change.apply(readings[0].says), memory.user))
         if corrected is not None and fact.pinned and not corrected.pinned:
             await self._decide(user, corrected.id, plan_pin)
             memory = await self._memories.catch_up(user)
@@ -131,7 +131,7 @@ class Corrections:
         fact, readings = await self._decide(user, _read_id(params.fact_id), plan)
         # What had joined the fact through a pin that is undone is admitted anew.
         memory = await self._worker.admit(user, await self._memories.catch_up(user))
-        now = memory.canon.facts.get(fact.id) or memory.canon.find(read_likeness(readings[0].says))
+        now = memory.canon.facts.get(fact.id) or memory.canon.find(read_likeness(readings[0].says, memory.user))
         return FactSettled(await self._show(memory, now), params.fact_id)
 
     async def _decide(self, user: Reference, fact_id: FactId, plan: Plan) -> tuple[Fact, list[Reading]]:

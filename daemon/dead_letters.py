@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -80,14 +81,31 @@ class LetterRetried:
     other: int
 
 
+@dataclass(frozen=True, slots=True)
+class LetterPage:
+    """Letters, oldest first; `next` is the `after` to go on from, null on the last page."""
+
+    dead_letters: list[LetterShown]
+    next: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LetterDropped:
+    """The number of the letter that is no more."""
+
+    dropped: int
+
+
 class DeadLetters:
     """Reads, retries and drops dead letters."""
 
-    def __init__(self, log: EventLog, decoder: Decoder) -> None:
+    def __init__(self, log: EventLog, decoder: Decoder, others: Mapping[str, Decoder] | None = None) -> None:
+        """`others`: the decoder of each further stream that is read, by its name."""
         self._log = log
         self._decoder = decoder
+        self._others = others or {}
 
-    async def list(self, params: LettersParams) -> dict[str, object]:
+    async def list(self, params: LettersParams) -> LetterPage:
         """A page of letters, oldest first, and the id to go on from."""
         if not 1 <= params.limit <= LIMIT_MAX:
             raise InvalidInput(f"limit is from 1 to {LIMIT_MAX}")
@@ -95,7 +113,7 @@ class DeadLetters:
         letters = await self._log.read(partial(read_letters, after=after, limit=params.limit + 1))
         page = letters[: params.limit]
         following = page[-1].id if len(letters) > params.limit else None
-        return {"dead_letters": [_show(letter) for letter in page], "next": following}
+        return LetterPage([_show(letter) for letter in page], following)
 
     async def get(self, params: LetterParams) -> LetterContent:
         """One letter with its content; raises `LetterUnknown`."""
@@ -116,7 +134,8 @@ class DeadLetters:
         message = BusMessage(
             letter.subject, letter.payload, headers, letter.bus.stream, letter.bus.seq, letter.published_at
         )
-        decoded = self._decoder.decode(message, letter.bus.epoch)
+        decoder = self._others.get(letter.bus.stream, self._decoder)
+        decoded = decoder.decode(message, letter.bus.epoch)
         if isinstance(decoded, DeadLetter):
             raise LetterStillDead(f"it still cannot be decoded: {decoded.reason}")
         outcomes = await self._log.append(Batch(events=decoded))
@@ -124,12 +143,12 @@ class DeadLetters:
         recorded = sum(outcome.verdict == "recorded" for outcome in outcomes)
         return LetterRetried(params.id, recorded, len(outcomes) - recorded)
 
-    async def drop(self, params: LetterParams) -> dict[str, int]:
+    async def drop(self, params: LetterParams) -> LetterDropped:
         """Erase a letter's content for good; raises `LetterUnknown`."""
         await self._read(params.id)
         await self._log.write(partial(drop_letter, letter=params.id))
         await self._log.write(truncate_wal)
-        return {"dropped": params.id}
+        return LetterDropped(params.id)
 
     async def _read(self, letter: int) -> StoredLetter:
         found = None

@@ -1,25 +1,45 @@
-"""Native messages to events (design 4.1). What cannot be read becomes a dead letter with its reason.
+"""Messages to events (design 4.1). What cannot be read becomes a dead letter with its reason.
 
-Subject and body must agree. Reasons name fields and never quote a value.
+The decoders (daemon/decoders) know what messages look like; from their answer on all are treated alike. Subject
+and body must agree. Reasons name fields and never quote a value.
 """
 
 from __future__ import annotations
 
-from datetime import datetime, tzinfo
+import struct
+from base64 import b64encode
+from datetime import tzinfo
 from hashlib import blake2b
-from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from daemon.bus import BusMessage
 from daemon.content_parts import read_content
-from daemon.protocol import nests_too_deep
-from daemon.reasons import reason_without_values
-from daemon.subjects import encode_token, parse_subject
+from daemon.decoders.formats import NATIVE, Format
+from daemon.decoders.native import (
+    KIND_OF,
+    LEVELS_MAX,
+    TURNS_MAX,
+    ImportedMemory,
+    Message,
+    Opened,
+    SessionClose,
+    SessionForget,
+    Turn,
+    TurnFields,
+    TurnRetract,
+    Turns,
+    parse_message,
+)
+from daemon.decoders.placing import DISAGREEMENT, Placing
+from daemon.decoders.synonyms import find_ids
+from daemon.decoders.timestamps import read_time
+from daemon.subjects import ParsedSubject, encode_token
 from events.dead_letters import DeadLetter
 from events.envelope import BusPosition, Keys, NewEvent, Reference
 from events.errors import InvalidInput
 from events.session import (
+    MemoryImported,
     SessionClosed,
     SessionForgotten,
     TimeSource,
@@ -27,141 +47,92 @@ from events.session import (
     TurnRetracted,
     TurnRevised,
 )
-from events.time import EARLIEST, LATEST, Instant, from_datetime
+from events.time import Instant
 
-# A message fits one transaction; more turns are better sent as several messages.
-TURNS_MAX = 256
-# Levels of lists and objects. The socket's own limit lies above, so both ways in take the same messages, and it
-# does not depend on how deep the interpreter stands.
-LEVELS_MAX = 64
+__all__ = [
+    "LEVELS_MAX",
+    "TURNS_MAX",
+    "Decoder",
+    "ImportedMemory",
+    "Message",
+    "Turn",
+    "Turns",
+    "make_forget_key",
+    "parse_message",
+    "turn_key",
+]
+
 # What SQLite can count to, and more than anyone edits.
 REVISION_MAX = 2**31
-# Numbers above this are milliseconds: as seconds they would lie beyond the year 5138.
-_MILLISECONDS_FROM = 1e11
-
-Timestamp: TypeAlias = str | int | float | None
-
-
-class TurnFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A turn inside a `turns` message."""
-
-    role: str
-    content: str | list[dict[str, Any]]
-    id: str | None = None
-    name: str | None = None
-    timestamp: Timestamp = None
-    revision: int = 0
-    agent_id: str | None = None
-    metadata: dict[str, Any] | None = None
-
-
-class Turn(TurnFields, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="turn"):
-    """`{"type": "turn", …}`: one turn."""
-
-    user_id: str
-    session_id: str
-
-
-class Turns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="turns"):
-    """`{"type": "turns", …}`: several turns of one session, in order."""
-
-    user_id: str
-    session_id: str
-    turns: list[TurnFields]
-    id: str | None = None
-
-
-class SessionClose(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="session.close"):
-    """`{"type": "session.close", …}`: the session is over."""
-
-    user_id: str
-    session_id: str
-    id: str | None = None
-    timestamp: Timestamp = None
-
-
-class SessionForget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="session.forget"):
-    """`{"type": "session.forget", …}`: keep nothing of the session."""
-
-    user_id: str
-    session_id: str
-    id: str | None = None
-
-
-class TurnRetract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="turn.retract"):
-    """`{"type": "turn.retract", …}`: take one turn back, in whatever revision."""
-
-    user_id: str
-    session_id: str
-    turn_id: str
-    id: str | None = None
-
-
-Message: TypeAlias = Turn | Turns | SessionClose | SessionForget | TurnRetract
-_KIND_OF: dict[type, Literal["turns", "control"]] = {
-    Turn: "turns",
-    Turns: "turns",
-    SessionClose: "control",
-    SessionForget: "control",
-    TurnRetract: "control",
-}
-_decoder = msgspec.json.Decoder(Message)
-
-
-def parse_message(payload: bytes, *, names: bool = True) -> Message:
-    """The message in a payload; raises `InvalidInput` with a reason that quotes nothing.
-
-    `names` lets it name an unknown field: for whoever sent the message, not for logs and dead letters, whose
-    reasons outlive the erasing of their session.
-    """
-    try:
-        message: Message = _decoder.decode(payload)
-        # With few brackets there is no need to read it once more.
-        brackets = payload.count(b"[") + payload.count(b"{")
-        if brackets > LEVELS_MAX and nests_too_deep(payload, msgspec.json.decode(payload), LEVELS_MAX):
-            raise InvalidInput("the message is nested too deep")
-        return message
-    except msgspec.ValidationError as error:
-        raise InvalidInput(reason_without_values(error, names=names)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise InvalidInput("the message is not valid JSON in UTF-8") from None
-    except RecursionError:
-        raise InvalidInput("the message is nested too deep") from None
+# A fact is a sentence or a few; what is longer is a document, and better told as turns.
+MEMORY_CHARACTERS_MAX = 8_000
+# The widest embedding that is sold today.
+EMBEDDING_WIDTH_MAX = 4_096
 
 
 class Decoder:
-    """Reads bus messages under one store's references and one configured zone."""
+    """Reads the messages of one stream, under one store's references and one configured zone."""
 
-    def __init__(self, keys: Keys, zone: tzinfo, *, reopens: bool = False) -> None:
-        """`zone` is where naive times are read; `reopens`: messages may begin a forgotten session anew."""
+    def __init__(
+        self,
+        keys: Keys,
+        zone: tzinfo,
+        *,
+        reopens: bool = False,
+        written: Format = NATIVE,
+        placing: Placing | None = None,
+    ) -> None:
+        """`zone` is where naive times are read; `reopens`: messages may begin a forgotten session anew.
+
+        `written` is how the publishers of the stream write, `placing` whom their messages are about.
+        """
         self._keys = keys
         self._zone = zone
         self._reopens = reopens
+        self._written = written
+        self._placing = placing or Placing()
 
     def decode(self, message: BusMessage, epoch: str) -> tuple[NewEvent, ...] | DeadLetter:
-        """The events of a message in order, or the dead letter it becomes."""
+        """The events of a message in order (none: it is of no concern to us), or the dead letter it becomes."""
         place = BusPosition(message.stream, epoch, message.stream_seq, message.published_at)
-        user_id = session_id = None
+        user_id = session_id = opened = None
+        other = False
         try:
-            kind, user_id, session_id = parse_subject(message.subject)
-            parsed = parse_message(message.payload, names=False)
-            if _KIND_OF[type(parsed)] != kind:
-                raise InvalidInput("a message of this type does not belong on this subject")
-            if (parsed.user_id, parsed.session_id) != (user_id, session_id):
-                raise InvalidInput("subject and body name different users or sessions")
-            return self._read(parsed, message, place)
+            placed = self._placing.read_subject(message.subject)
+            if placed is None:
+                other = True
+            else:
+                user_id, session_id = placed.user_id, placed.session_id
+            if placed is not None and self._written is NATIVE:
+                parsed = _belongs(placed, parse_message(message.payload, names=False))
+                if (parsed.user_id, parsed.session_id) != (user_id, session_id):
+                    raise InvalidInput(DISAGREEMENT)
+                return self._read(parsed, message, place)
+            opened = self._written.open(message)
+            if opened.read is None:
+                return ()
+            user_id, session_id = self._placing.settle(message.subject, placed, opened)
+            return self._read(_belongs(placed, opened.read(user_id, session_id)), message, place)
         except InvalidInput as error:
-            return DeadLetter(
-                message.subject,
-                message.payload,
-                str(error),
-                place,
-                user_id,
-                session_id,
-                *_keys_of_unreadable(message.payload, user_id, session_id),
-                message.published_at,
-                message.headers.get("Nats-Msg-Id"),
-            )
+            if other and user_id is None:
+                user_id, session_id = _guess_ids(message, self._placing)
+            keys = _keys_of_unreadable(message.payload, opened, user_id, session_id)
+            return self.reject(message, place, str(error), (user_id, session_id), keys)
+
+    def reject(
+        self,
+        message: BusMessage,
+        place: BusPosition,
+        reason: str,
+        ids: tuple[str | None, str | None],
+        keys: tuple[str | None, str | None] = (None, None),
+    ) -> DeadLetter:
+        """A message as a dead letter: of these user and session, and the keys of its turn, as far as known."""
+        message_id = message.headers.get("Nats-Msg-Id")
+        payload = self._written.keep(message)
+        return DeadLetter(
+            message.subject, payload, reason, place, *ids, *keys, message.published_at, message_id
+        )  # fmt: skip
 
     def check(self, parsed: Message) -> None:
         """Raise `InvalidInput` when a message would become a dead letter, whenever it is published."""
@@ -178,8 +149,12 @@ class Decoder:
                 return tuple(
                     self._read_turn(parsed, turn, index, message, place) for index, turn in enumerate(turns)
                 )
+            case ImportedMemory():
+                at, source = read_time(parsed.timestamp, message.published_at, self._zone)
+                key = turn_key(parsed.user_id, parsed.session_id, parsed.id)
+                return (self._event(parsed, _read_memory(parsed, source), key, (at, source), place),)
             case SessionClose(timestamp=timestamp):
-                at, source = self._read_time(timestamp, message.published_at)
+                at, source = read_time(timestamp, message.published_at, self._zone)
                 key = f"close/{_key_tail(parsed, parsed.id, 0, message)}"
                 return (self._event(parsed, SessionClosed(), key, (at, source), place),)
             case SessionForget():
@@ -198,7 +173,7 @@ class Decoder:
             raise InvalidInput("revision is a whole number from 0 on")
         if turn.revision and turn.id is None:
             raise InvalidInput("a revision needs the id of its turn")
-        at, source = self._read_time(turn.timestamp, message.published_at)
+        at, source = read_time(turn.timestamp, message.published_at, self._zone)
         text, parts = read_content(turn.content)
         said = TurnRecorded(
             content=text,
@@ -224,7 +199,7 @@ class Decoder:
     def _event(
         self,
         parsed: Message,
-        event: TurnRecorded | TurnRevised | TurnRetracted | SessionClosed | SessionForgotten,
+        event: TurnRecorded | TurnRevised | TurnRetracted | MemoryImported | SessionClosed | SessionForgotten,
         key: str,
         time: tuple[Instant, TimeSource],
         place: BusPosition,
@@ -243,26 +218,40 @@ class Decoder:
             time_assigned=time[1] is TimeSource.BUS,
         )
 
-    def _read_time(self, stamp: Timestamp, published_at: Instant) -> tuple[Instant, TimeSource]:
-        """The instant of a timestamp and where it came from; never the wall clock."""
-        if stamp is None:
-            return published_at, TimeSource.BUS
-        if isinstance(stamp, str):
-            return self._read_iso(stamp)
-        at = int(stamp) if abs(stamp) > _MILLISECONDS_FROM else round(stamp * 1000)
-        return _in_range(at), TimeSource.GIVEN
 
-    def _read_iso(self, stamp: str) -> tuple[Instant, TimeSource]:
-        try:
-            when = datetime.fromisoformat(stamp)
-            given = when.tzinfo is not None
-            at = from_datetime(when if given else when.replace(tzinfo=self._zone))
-        except (ValueError, OverflowError):
-            raise InvalidInput(
-                "timestamp is neither ISO 8601 (2024-07-01T09:00:00Z) nor epoch seconds or milliseconds"
-            ) from None
-        # An offset takes the first and the last day out of the range of what can be written in UTC.
-        return _in_range(at), TimeSource.GIVEN if given else TimeSource.ZONE_ASSUMED
+def _belongs(placed: ParsedSubject | None, parsed: Message) -> Message:
+    """The message, if one of its type may come on this subject: NATS permissions are per subject.
+
+    What takes something away is for our own control subjects alone, whoever may write to other streams.
+    """
+    foreign = placed is None and isinstance(parsed, SessionForget | TurnRetract)
+    if foreign or (placed is not None and KIND_OF[type(parsed)] != placed.kind):
+        raise InvalidInput("a message of this type does not belong on this subject")
+    return parsed
+
+
+def _read_memory(parsed: ImportedMemory, source: TimeSource) -> MemoryImported:
+    if not len(parsed.content.strip()) >= 1 or len(parsed.content) > MEMORY_CHARACTERS_MAX:
+        raise InvalidInput(f"the content of a memory has 1 to {MEMORY_CHARACTERS_MAX} characters")
+    return MemoryImported(
+        content=parsed.content,
+        turn_id=parsed.id,
+        agent_id=parsed.agent_id,
+        metadata=None if parsed.metadata is None else msgspec.json.encode(parsed.metadata).decode(),
+        embedding=None if parsed.embedding is None else _pack_embedding(parsed.embedding),
+        embedding_model=parsed.embedding_model,
+        time_source=source,
+    )
+
+
+def _pack_embedding(numbers: list[float]) -> str:
+    """Base64 of float32; JSON has no infinities, and a number that becomes one in 32 bits is refused."""
+    if not 1 <= len(numbers) <= EMBEDDING_WIDTH_MAX:
+        raise InvalidInput(f"an embedding has 1 to {EMBEDDING_WIDTH_MAX} numbers")
+    try:
+        return b64encode(struct.pack(f"<{len(numbers)}f", *numbers)).decode()
+    except OverflowError:
+        raise InvalidInput("a number of the embedding is not finite in 32 bits") from None
 
 
 def _revise(said: TurnRecorded, turn_id: str, turn: Reference, revision: int) -> TurnRevised:
@@ -280,14 +269,8 @@ def _revise(said: TurnRecorded, turn_id: str, turn: Reference, revision: int) ->
     )
 
 
-def _in_range(at: Instant) -> Instant:
-    if not EARLIEST <= at <= LATEST:
-        raise InvalidInput("timestamp lies outside the years 1 to 9999")
-    return at
-
-
 def turn_key(user_id: str, session_id: str, turn_id: str, revision: int = 0) -> str:
-    """The idempotency key of a turn that has an id."""
+    """The idempotency key of a turn that has an id; a memory's is that of a turn."""
     ids = "/".join(encode_token(each) for each in (user_id, session_id, turn_id))
     return f"turn/{ids}/{revision}"
 
@@ -316,21 +299,38 @@ def _key_tail(parsed: Message, own_id: str | None, index: int, message: BusMessa
     return f"body/{place}/{state.hexdigest()}/{index}"
 
 
-class _TurnIds(msgspec.Struct, frozen=True, tag="turn"):
-    """What is left of a turn that cannot be read."""
+class _TurnIds(msgspec.Struct, frozen=True):
+    """What is left of a turn, or a memory, that cannot be read."""
 
     id: str
+    type: str
     revision: int = 0
 
 
 def _keys_of_unreadable(
-    payload: bytes, user_id: str | None, session_id: str | None
+    payload: bytes, opened: Opened | None, user_id: str | None, session_id: str | None
 ) -> tuple[str | None, str | None]:
     """The key to wait for, and that of the turn's first revision, if the id of the turn can still be told."""
     if user_id is None or session_id is None:
         return None, None
     try:
+        if opened is not None and opened.turn_id is not None:
+            key = turn_key(user_id, session_id, opened.turn_id)
+            return key, key
         ids = msgspec.json.decode(payload, type=_TurnIds)
+        if ids.type not in ("turn", "memory"):
+            return None, None
         return turn_key(user_id, session_id, ids.id, ids.revision), turn_key(user_id, session_id, ids.id)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidInput):
         return None, None
+
+
+def _guess_ids(message: BusMessage, placing: Placing) -> tuple[str | None, str | None]:
+    """Whom a message that cannot be read speaks of, so that forgetting them finds it, too."""
+    try:
+        ids = placing.guess(message.subject, find_ids(message.payload))
+        for each in ids:
+            _ = encode_token(each) if each is not None else None
+    except InvalidInput:
+        return None, None
+    return ids

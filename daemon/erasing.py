@@ -1,8 +1,8 @@
 """Erasing what was forgotten, step by step, and the receipt (design 3.2, engineering.md 1.6).
 
-Words, names and dead letters; the write-ahead log; the tombstone on the bus; the messages on the bus; a scan of
-every file for what was erased; then the receipt. Each step can be done twice, so a restart goes on where it
-stopped. Nothing here decides that something is forgotten: that is one event, and daemon/forgetting.py's.
+Words, names and dead letters; the write-ahead log; what is derived; the tombstone on the bus; the messages on the
+bus; a scan of every file for what was erased; then the receipt. Each step can be done twice, so a restart goes on
+where it stopped. Nothing here decides that something is forgotten: that is one event, and daemon/forgetting.py's.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import get_args
 
 import anyio
 import anyio.lowlevel
 
 from daemon.bus_erasure import BusEraser, BusErasure
 from daemon.bus_messages import BusUnavailable
-from daemon.decoding import Message
+from daemon.decoders.formats import FORMAT_WORDS
+from daemon.derived import DerivedStore
 from daemon.fingerprints import Fingerprints, Window
 from daemon.logs import Report
 from daemon.residue import IsKept, ScanFailed, ScanResult, scan
@@ -55,7 +55,7 @@ from events.memory import (
 )
 from events.reading import read_events
 from events.schema import copies_before_migration
-from events.session import Erasure, SessionErased, TurnConflicted, TurnRecorded, TurnRevised, UserErased
+from events.session import SAID, Erasure, SessionErased, UserErased
 from events.time import Instant
 from events.tombstones import read_tombstone
 
@@ -63,10 +63,7 @@ from events.tombstones import read_tombstone
 BUS_SLICE = 1_000
 # Scans before the receipt says that something is left.
 SCANS_MAX = 3
-# What any message on the bus may say, also one of a session that stays: names of fields, types, and times.
-_FIELDS = frozenset(
-    word for kind in get_args(Message) for word in (kind.__struct_config__.tag, *kind.__struct_fields__)
-)
+# Times stand in messages of every session.
 _TIME = re.compile(r"[\dTZ:.+-]*")
 
 
@@ -82,6 +79,7 @@ class Erasing:
     bucket: TombstoneBucket
     position: Callable[[], BusPosition | None]  # how far the bus was read
     pause_s: float  # before a step that could not be done is tried again
+    derived: DerivedStore | None = None
     # Steps on the store, so that a test can leave one out and see that the scan finds what it would have taken.
     empty_slice: Callable[[sqlite3.Connection, Reference], bool] = erase_slice
     empty_log: Callable[[sqlite3.Connection], bool] = truncate_wal
@@ -101,6 +99,9 @@ async def erase(parts: Erasing, forgotten: Unerased, samples: Fingerprints) -> N
         fault_point("erase.after_slice")
         await anyio.lowlevel.checkpoint()  # turns go first
     await empty_wal(parts)
+    fault_point("erase.before_derived")
+    if parts.derived is not None:
+        await parts.derived.erase(forgotten)
     fault_point("erase.before_tombstone")
     tombstoned = await _leave_tombstone(parts, subject)
     left = await erase_from_bus(parts, subject)
@@ -119,6 +120,9 @@ async def erase_what_was_retracted(parts: Erasing) -> None:
         await anyio.lowlevel.checkpoint()
     if await parts.log.read(has_emptied):
         await empty_wal(parts)
+        fault_point("erase.before_derived")
+        if parts.derived is not None:
+            await parts.derived.erase_retracted()
         # Only now: a crash before leaves the words in the write-ahead log, and the next start must know.
         events = await parts.log.write(settle_retracted)
         parts.report("forgetting.turns_erased", events=events)
@@ -179,7 +183,7 @@ async def sample(log: EventLog, subject: Reference) -> Fingerprints:
 def _what_is_said(payload: bytes) -> Iterator[str]:
     """The strings of a message that may not be JSON, without what others say as well: those stay on the bus."""
     for piece in payload.decode("utf-8", "replace").split('"'):
-        if piece not in _FIELDS and not _TIME.fullmatch(piece):
+        if piece not in FORMAT_WORDS and not _TIME.fullmatch(piece):
             yield piece
 
 
@@ -215,6 +219,8 @@ async def _scan(parts: Erasing, forgotten: Unerased, samples: Fingerprints) -> S
             found, after = await parts.log.read(look)
             kept |= found
         kept |= await parts.log.read(partial(find_elsewhere, needles=wanted - kept, erased=forgotten))
+        if parts.derived is not None:
+            kept |= await parts.derived.find_kept(wanted - kept)
         return {window for window in windows if kept.intersection(window.readings)}
 
     result = ScanResult(files=0, bytes_read=0, windows=len(samples), residues=(), shared=0, unread=())
@@ -287,7 +293,7 @@ def _sum_up(
     return Erasure(
         first=min((first for _, first, _ in voided.values()), default=0),
         last=max((last for _, _, last in voided.values()), default=0),
-        turns=count(TurnRecorded, TurnRevised, TurnConflicted),
+        turns=count(*SAID),
         extractions=count(FactsExtracted),
         summaries=count(IntervalSummarised),
         groups=count(NodesMerged),

@@ -161,7 +161,7 @@ class Forgetter:
             subject = forgotten.subject
             try:
                 if subject not in self._samples:
-                    self._samples[subject] = await sample(self._log, subject)
+                    self._samples[subject] = await self._sample(forgotten)
                 await erase(self._parts, forgotten, self._samples[subject])
                 del self._samples[subject]
             except BusUnavailable:
@@ -178,6 +178,14 @@ class Forgetter:
         except BusUnavailable:
             return True  # the rows wait; the words here are gone
         return bool(waiting)
+
+    async def _sample(self, forgotten: Unerased) -> Fingerprints:
+        """What to look for when the words, and the vectors that were made of them, are gone."""
+        samples = await sample(self._log, forgotten.subject)
+        if self._parts.derived is not None:
+            for vector in await self._parts.derived.read_vectors_of(forgotten):
+                samples.add_bytes(vector)
+        return samples
 
     async def _erase_copies(self) -> None:
         """Delete from the bus what retractions left and what was refused; what it keeps is tried again seldom."""

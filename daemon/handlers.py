@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from daemon.answers import Answerer, QueryParams
+from daemon.answers import Answerer
 from daemon.compaction import CompactionResult, Compactor
 from daemon.corrections import Corrections, CorrectParams, FactParams, PinParams
 from daemon.dead_letters import DeadLetters, LetterParams, LettersParams
 from daemon.differences import Differences, DiffParams
 from daemon.forgetting import Forgetter
 from daemon.listings import Listings, NoParams, SessionParams, UserParams, find_user
+from daemon.metrics import Metrics
 from daemon.protocol import Handlers, Method, Params
 from daemon.publishing import CloseParams, IngestParams, Publisher, RetractParams
+from daemon.query_params import QueryParams
 from daemon.receipts import Preview, Receipt
 from daemon.replaying import Replaying, ReplayParams
+from daemon.schemas import Schemas
 from daemon.session_events import SessionEvents, SessionEventsParams
 from daemon.status import Status, StatusParams
 from daemon.structures import PageParams, Structures
+from daemon.tree_nodes import TreeNodesReader, TreeParams
+from daemon.why import Provenance, WhyParams
 from events.errors import InvalidInput
 from events.log import EventLog
 
@@ -47,14 +52,18 @@ METHODS: dict[str, str] = {
     "facts.retract": "say that a fact is not so: it is shown no more, also when its turns are read again",
     "facts.pin": "keep a fact as it is, whatever is extracted or merged later, or let it go again",
     "trees.list": "the MemTrees of a user, the largest first",
-    "units.list": "the EventTree units and groups of a user",
+    "trees.get": "one MemTree from its root downwards, with the texts that its nodes have",
+    "units.list": "the EventTree units of a user and their groups, page by page",
     "units.compact": "merge redundant facts until a ratio is reached",
     "dead_letters.list": "input that could not be decoded, with its reason",
     "dead_letters.get": "one dead letter with its content",
     "dead_letters.retry": "decode a dead letter again and record what it says",
     "dead_letters.drop": "erase a dead letter for good",
+    "why": "where a memory comes from: group, facts, what a model read, turns, messages on the bus",
     "diff": "what became known of a user, and what no longer is, between two positions",
     "digest": "hashes of a user's Memory",
+    "metrics": "the daemon in figures, as Prometheus reads them",
+    "schema": "the OpenAPI document of what the socket answers over HTTP",
     "healthz": "that the daemon answers",
     "readyz": "whether everything works, or which part is degraded and why",
     "status": "how the daemon is; with a user, how far that user's Memory is",
@@ -91,6 +100,8 @@ class Answering:
     answerer: Answerer
     listings: Listings
     structures: Structures
+    tree_nodes: TreeNodesReader
+    provenance: Provenance
     corrections: Corrections
     publisher: Publisher
     forgetter: Forgetter
@@ -100,6 +111,8 @@ class Answering:
     differences: Differences
     replaying: Replaying
     status: Status
+    metrics: Metrics
+    schemas: Schemas
 
 
 def make_handlers(parts: Answering) -> Handlers:
@@ -140,14 +153,18 @@ def make_handlers(parts: Answering) -> Handlers:
         "facts.retract": Method(FactParams, parts.corrections.retract, True, WRITE_DEADLINE_S),
         "facts.pin": Method(PinParams, parts.corrections.pin, True, WRITE_DEADLINE_S),
         "trees.list": Method(PageParams, structures.trees, False, READ_DEADLINE_S),
-        "units.list": Method(UserParams, structures.units, False, READ_DEADLINE_S),
+        "trees.get": Method(TreeParams, parts.tree_nodes.tree, False, READ_DEADLINE_S),
+        "units.list": Method(PageParams, structures.units, False, READ_DEADLINE_S),
         "units.compact": Method(CompactParams, compact, True, WORK_DEADLINE_S),
         "dead_letters.list": Method(LettersParams, letters.list, False, READ_DEADLINE_S),
         "dead_letters.get": Method(LetterParams, letters.get, False, READ_DEADLINE_S),
         "dead_letters.retry": Method(LetterParams, letters.retry, True, WRITE_DEADLINE_S),
         "dead_letters.drop": Method(LetterParams, letters.drop, True, WRITE_DEADLINE_S),
+        "why": Method(WhyParams, parts.provenance.why, False, READ_DEADLINE_S),
         "diff": Method(DiffParams, parts.differences.diff, False, POLL_DEADLINE_S),
         "digest": Method(UserParams, structures.digest, False, READ_DEADLINE_S),
+        "metrics": Method(NoParams, parts.metrics.metrics, False, READ_DEADLINE_S),
+        "schema": Method(NoParams, parts.schemas.openapi, False, READ_DEADLINE_S),
         "healthz": Method(NoParams, parts.status.healthz, False, READ_DEADLINE_S),
         "readyz": Method(NoParams, parts.status.readyz, False, READ_DEADLINE_S),
         "status": Method(StatusParams, parts.status.status, False, READ_DEADLINE_S),

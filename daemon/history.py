@@ -21,7 +21,7 @@ from typing import Any
 import anyio
 from anyio import to_thread
 
-from daemon.memories import fold
+from daemon.folding import fold
 from events.envelope import Reference
 from events.errors import InvalidInput, LogDamaged, StoreUnusable
 from events.hindsight import Hindsight, read_hindsight

@@ -6,7 +6,8 @@ Undecodable input becomes a dead letter in that same transaction, so nothing is 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 import anyio
 
@@ -27,6 +28,8 @@ from events.session import SessionForgotten, TurnRetracted
 
 # After a failed write; the bus keeps what waits.
 WRITE_PAUSE_S = 5.0
+
+Decoded: TypeAlias = tuple[NewEvent, ...] | DeadLetter
 
 
 class Ingest:
@@ -53,6 +56,8 @@ class Ingest:
         self._report = report
         self._write_pause_s = write_pause_s
         self._backpressure = backpressure
+        # Messages of no concern to us since the start.
+        self.ignored = 0
 
     async def run(self) -> None:
         """Fetch, append and acknowledge for ever. Our own checkpoint says where to go on, not the bus."""
@@ -89,20 +94,21 @@ class Ingest:
     async def lag_messages(self) -> int | None:
         """Messages on the stream that are not in the log yet; None while the bus cannot tell."""
         try:
-            state = await self._bus.stream_state()
+            return await self._bus.count_waiting(self.position)
         except BusUnavailable:
             return None
-        return max(0, state.last_seq - (self.position.seq if self.position else 0))
 
     async def _take(self, batch: BusBatch) -> None:
         """Write a batch; the checkpoint moves with the messages it stands for."""
         epoch = batch.position.epoch if batch.position else ""
         counts: Counter[Verdict] = Counter()
+        ignored = self.ignored
         try:
-            for part in _split(batch, self._decoder, epoch):
+            for part in _split(batch, self._decode, epoch):
                 counts.update(await self._append(part))
         except InvalidInput:
             # The log refuses what the decoder let through: find that message and keep it as a dead letter.
+            self.ignored = ignored
             for message in batch.messages:
                 counts.update(await self._append_alone(message, epoch))
         self._report(
@@ -111,7 +117,13 @@ class Ingest:
             recorded=counts[Verdict.RECORDED],
             duplicates=counts[Verdict.DUPLICATE],
             refused=counts[Verdict.REFUSED],
+            ignored=self.ignored - ignored,
         )
+
+    def _decode(self, message: BusMessage, epoch: str) -> Decoded:
+        decoded = self._decoder.decode(message, epoch)
+        self.ignored += decoded == ()
+        return decoded
 
     async def _append(self, part: Batch) -> list[Verdict]:
         fault_point("ingest.before_append")
@@ -124,23 +136,14 @@ class Ingest:
     async def _append_alone(self, message: BusMessage, epoch: str) -> list[Verdict]:
         """Write one message with its own checkpoint, as a dead letter if the log refuses it."""
         place = _place_of(message, epoch)
-        decoded = self._decoder.decode(message, epoch)
+        decoded = self._decode(message, epoch)
         if isinstance(decoded, tuple):
             try:
                 return await self._append(Batch(events=decoded, checkpoint=place))
             except InvalidInput as error:
                 first = decoded[0]
-                decoded = DeadLetter(
-                    message.subject,
-                    message.payload,
-                    str(error),
-                    place,
-                    first.user_id,
-                    first.session_id,
-                    first.key,
-                    published_at=message.published_at,
-                    message_id=message.headers.get("Nats-Msg-Id"),
-                )
+                ids = (first.user_id, first.session_id)
+                decoded = self._decoder.reject(message, place, str(error), ids, (first.key, None))
         return await self._append(Batch(dead_letters=(decoded,), checkpoint=place))
 
     def _hide_forgotten(self, part: Batch) -> None:
@@ -156,7 +159,7 @@ class Ingest:
 
     def _report_oddities(self, part: Batch, outcomes: tuple[Outcome, ...]) -> None:
         for letter in part.dead_letters:
-            self._report("ingest.dead_letter", seq=letter.bus.seq, reason=letter.reason)
+            self._report("ingest.dead_letter", stream=letter.bus.stream, seq=letter.bus.seq, reason=letter.reason)
         for outcome in outcomes:
             if outcome.verdict is Verdict.CONFLICTING:
                 self._report("ingest.turn_conflicted", seq=outcome.seq)
@@ -166,19 +169,19 @@ def _place_of(message: BusMessage, epoch: str) -> BusPosition:
     return BusPosition(message.stream, epoch, message.stream_seq, message.published_at)
 
 
-def _split(batch: BusBatch, decoder: Decoder, epoch: str) -> Iterator[Batch]:
+def _split(batch: BusBatch, decode: Callable[[BusMessage, str], Decoded], epoch: str) -> Iterator[Batch]:
     """Parts of a batch that fit one transaction each, in order; whole messages only."""
     events: list[NewEvent] = []
     letters: list[DeadLetter] = []
     last: BusMessage | None = None
     for message in batch.messages:
-        decoded = decoder.decode(message, epoch)
-        if last is not None and isinstance(decoded, tuple) and len(events) + len(decoded) > GROUP_EVENTS_MAX:
+        became = decode(message, epoch)
+        if last is not None and isinstance(became, tuple) and len(events) + len(became) > GROUP_EVENTS_MAX:
             yield Batch(tuple(events), tuple(letters), _place_of(last, epoch))
             events, letters = [], []
-        if isinstance(decoded, DeadLetter):
-            letters.append(decoded)
+        if isinstance(became, DeadLetter):
+            letters.append(became)
         else:
-            events.extend(decoded)
+            events.extend(became)
         last = message
     yield Batch(tuple(events), tuple(letters), batch.position)

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import msgspec
-import nats.errors
-from nats.aio.client import Client
-from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 
 from daemon.bus_messages import BusMessage, BusUnavailable
 from daemon.jetstream_api import NANOSECONDS, AnyReply, StreamReply, ask
 from events.envelope import BusPosition
 from events.time import from_datetime
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
 
 BATCH_MAX: Final = 256
 # The server drops a connection with more than 64 MiB on the way to it; half of that is safe (rule I9).
@@ -88,6 +89,11 @@ class OrderedConsumer:
         self.acknowledge_to: str | None = None
 
     @property
+    def name(self) -> str:
+        """What the server calls it."""
+        return self._name
+
+    @property
     def connected(self) -> bool:
         """Whether the connection it was opened on still stands; a new one may hide lost deliveries."""
         return self._client.is_connected and self._client.stats["reconnects"] == self._connection
@@ -104,12 +110,16 @@ class OrderedConsumer:
 
     async def close(self) -> None:
         """Give the consumer back; what is lost on the way, the server clears by INACTIVE_AFTER_S."""
-        with anyio.move_on_after(SILENCE_MAX_S, shield=True), suppress(nats.errors.Error, OSError):
+        from nats import errors
+
+        with anyio.move_on_after(SILENCE_MAX_S, shield=True), suppress(errors.Error, OSError):
             await self._subscription.unsubscribe()
             if self._client.is_connected:
                 await self._client.publish(f"$JS.API.CONSUMER.DELETE.{self.position.stream}.{self._name}")
 
     async def _request(self, pull: Mapping[str, object], count: int, patience_s: float) -> list[BusMessage]:
+        from nats import errors
+
         self._pulls += 1
         reply_to = f"{self._inbox}.{self._pulls}"
         accepted: list[BusMessage] = []
@@ -129,14 +139,16 @@ class OrderedConsumer:
                     accepted.append(received)
                 elif message.subject == reply_to and self._ends(message):
                     break
-        except (nats.errors.Error, OSError) as failure:
+        except (errors.Error, OSError) as failure:
             self.doubt = str(failure)
         return accepted
 
     async def _next(self, patience_s: float) -> Msg | None:
+        from nats import errors
+
         deadline = anyio.current_time() + patience_s
         while self.connected and (left_s := deadline - anyio.current_time()) > 0:
-            with suppress(nats.errors.TimeoutError):
+            with suppress(errors.TimeoutError):
                 return await self._subscription.next_msg(timeout=min(left_s, GLANCE_S))
         return None
 
@@ -177,11 +189,13 @@ async def open_consumer(
 
     Each has a name of its own, so that a late delivery of one can never be mistaken for another's.
     """
+    from nats import errors
+
     inbox = client.new_inbox()
     name = f"memforest-{inbox.rpartition('.')[2]}"
     try:
         subscription = await client.subscribe(f"{inbox}.*")
-    except nats.errors.Error as failure:
+    except errors.Error as failure:
         raise BusUnavailable(str(failure)) from failure
     consumer = OrderedConsumer(client, name, inbox, subscription, position)
     configuration = {
@@ -206,11 +220,21 @@ async def open_consumer(
     return consumer
 
 
+async def acknowledge(client: Client, subject: str) -> None:
+    """Acknowledge what was pulled up to the message of this subject; what is lost on the way is no harm."""
+    from nats import errors
+
+    with suppress(errors.Error, OSError):
+        await client.publish(subject)
+
+
 async def read_to_end(client: Client, stream: str, subjects: tuple[str, ...]) -> tuple[BusMessage, ...]:
     """What a stream holds now under some subjects, in its order; what comes later may be among it.
 
     Everything is in memory at once: for small streams of our own, such as a bucket. Raises BusUnavailable.
     """
+    from nats import errors
+
     state = await ask(client, f"STREAM.INFO.{stream}", {}, StreamReply)
     consumer = await open_consumer(
         client, BusPosition(stream, state.created, 0), subjects, ack_wait_s=INACTIVE_AFTER_S
@@ -227,7 +251,7 @@ async def read_to_end(client: Client, stream: str, subjects: tuple[str, ...]) ->
             received += messages
             if consumer.acknowledge_to is not None:
                 await client.publish(consumer.acknowledge_to)
-    except (nats.errors.Error, OSError) as failure:
+    except (errors.Error, OSError) as failure:
         raise BusUnavailable(str(failure)) from failure
     finally:
         await consumer.close()

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 import msgspec
-import nats.errors
-from nats.aio.client import Client
 
 from daemon.bus_messages import BusRefused, BusUnavailable, PubAck, PublishOutcomeUnknown
 from events.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
 
 API_PREFIX: Final = "$JS.API."
 API_TIMEOUT_S: Final = 2.0
@@ -55,6 +56,11 @@ class StreamConfiguration(msgspec.Struct, frozen=True):
     compression: str = "none"
     deny_delete: bool = False
     max_age: int = 0
+    subjects: tuple[str, ...] = ()
+    discard: str = "old"
+    max_bytes: int = -1
+    max_msgs: int = -1
+    max_msg_size: int = -1
 
 
 class StreamNumbers(msgspec.Struct, frozen=True):
@@ -73,6 +79,13 @@ class StreamReply(AnyReply, frozen=True):
     ts: datetime | None = None
     config: StreamConfiguration = StreamConfiguration()
     state: StreamNumbers = StreamNumbers()
+
+
+class ConsumerReply(AnyReply, frozen=True):
+    """The answer to CONSUMER.INFO: messages it has not delivered yet, and those nobody acknowledged."""
+
+    num_pending: int = 0
+    num_ack_pending: int = 0
 
 
 class StoredMessage(msgspec.Struct, frozen=True):
@@ -103,15 +116,17 @@ async def ask(client: Client, call: str, request: object, reply_type: type[Reply
 
     Raises BusRefused for an error it answers with and BusUnavailable when it does not answer.
     """
+    from nats import errors
+
     try:
         body = msgspec.json.encode(request)
         answer = await client.request(f"{API_PREFIX}{call}", body, timeout=API_TIMEOUT_S)
         reply = msgspec.json.decode(answer.data, type=reply_type)
-    except nats.errors.NoRespondersError:
+    except errors.NoRespondersError:
         raise BusRefused(NOT_ENABLED, "JetStream is not enabled on the server, or not for this user") from None
-    except nats.errors.TimeoutError:
+    except errors.TimeoutError:
         raise BusUnavailable("the server does not answer") from None
-    except (nats.errors.Error, OSError, msgspec.MsgspecError) as failure:
+    except (errors.Error, OSError, msgspec.MsgspecError) as failure:
         raise BusUnavailable(str(failure)) from failure
     if reply.error is not None:
         raise BusRefused(reply.error.err_code, reply.error.description)
@@ -122,6 +137,8 @@ async def publish_and_wait(
     client: Client, subject: str, payload: bytes, headers: Mapping[str, str] | None, timeout_s: float
 ) -> PubAck:
     """Publish one message and wait until a stream has it; raises as `NatsBus.publish` says."""
+    from nats import errors
+
     # nats-py looks at the payload alone; the server counts the headers too, and hangs up on everyone.
     if size_on_the_wire(payload, headers or {}) > client.max_payload:
         raise InvalidInput(f"the bus takes messages of at most {client.max_payload} bytes")
@@ -131,13 +148,13 @@ async def publish_and_wait(
             sent_headers = dict(headers) if headers else None
             answer = await client.request(subject, payload, timeout=timeout_s, headers=sent_headers)
         reply = msgspec.json.decode(answer.data, type=PublishReply)
-    except nats.errors.NoRespondersError:
+    except errors.NoRespondersError:
         raise BusUnavailable("not published: no stream takes this subject") from None
-    except nats.errors.OutboundBufferLimitError:
+    except errors.OutboundBufferLimitError:
         raise BusUnavailable("not published: the bus is down") from None
-    except (nats.errors.BadSubjectError, nats.errors.BadHeaderError):
+    except (errors.BadSubjectError, errors.BadHeaderError):
         raise InvalidInput("a subject or header that NATS does not allow") from None
-    except (nats.errors.Error, TimeoutError, OSError, msgspec.MsgspecError) as failure:
+    except (errors.Error, TimeoutError, OSError, msgspec.MsgspecError) as failure:
         raise PublishOutcomeUnknown from failure
     if reply.error is not None:
         raise BusRefused(reply.error.err_code, reply.error.description)

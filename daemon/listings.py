@@ -58,6 +58,21 @@ class SessionShown:
 
 
 @dataclass(frozen=True, slots=True)
+class UsersShown:
+    """All users."""
+
+    users: list[UserShown]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionsShown:
+    """The sessions of a user, oldest first; of the forgotten ones, whose ids are erased, how many."""
+
+    sessions: list[SessionShown]
+    forgotten: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Counts:
     """Closed chunks, those of them that wait for extraction, and facts, by session."""
 
@@ -73,12 +88,12 @@ class Listings:
         self._log = log
         self._memories = memories
 
-    async def users(self, _: NoParams) -> dict[str, list[UserShown]]:
+    async def users(self, _: NoParams) -> UsersShown:
         """All users."""
         users = await self._log.read(read_users)
-        return {"users": [_show_user(user) for user in users]}
+        return UsersShown([_show_user(user) for user in users])
 
-    async def sessions(self, params: UserParams) -> dict[str, object]:
+    async def sessions(self, params: UserParams) -> SessionsShown:
         """The sessions of a user, oldest first; of the forgotten ones, whose ids are erased, how many."""
         user = self._log.keys.user(params.user_id)
         rows = await self._log.read(partial(read_sessions, user=user))
@@ -88,7 +103,7 @@ class Listings:
             for row in rows
             if row.session_id is not None
         ]
-        return {"sessions": shown, "forgotten": sum(row.state == "forgotten" for row in rows)}
+        return SessionsShown(shown, sum(row.state == "forgotten" for row in rows))
 
     async def session(self, params: SessionParams) -> SessionShown:
         """One session; raises `SessionUnknown`."""

@@ -1,4 +1,4 @@
-"""Memories by user: loaded by folding the log on first use, followed as it grows, bounded in number.
+"""Memories by user: loaded on first use from a snapshot and the log, followed as it grows, bounded in bytes.
 
 Folding runs on the loop in short slices, so a query never waits for it longer than one of them.
 """
@@ -7,114 +7,35 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
-import anyio.lowlevel
 
+from daemon.folding import fold, fold_from_nothing
+from daemon.held import Held
 from daemon.logs import Report
-from events.envelope import RecordedEvent, Reference
+from daemon.snapshots import Snapshots
+from events.envelope import Reference
 from events.errors import LogDamaged, StoreUnusable
-from events.hindsight import read_hindsight
-from events.log import EventLog, LogReader
-from events.reading import read_after, read_user
+from events.log import EventLog
+from events.reading import read_after
 from projections.memory import Memory, MemoryParameters
 
-# Memories kept at once; the least recently used one goes first. A Memory that is gone is folded again.
-MEMORIES_MAX = 256
-# Events read at once, and how long the loop may be held while folding them.
-PAGE_EVENTS = 256
-SLICE_S = 0.004
+# What Memories may take; the least recently used one goes first. One that is gone is loaded again.
+MEMORIES_BYTES = 512 << 20
+# However small they are: each has tables of its own.
+MEMORIES_MAX = 10_000
 MOMENT_S = 0.25
+# Events that are folded in a second or two: so many are worth a snapshot, which takes a twentieth of that.
+SNAPSHOT_EVENTS = 1_000
+# While a user grows without a pause there is a snapshot whenever it has grown by this share.
+SNAPSHOT_SHARE = 0.25
+# How often is looked for Memories that are worth one; a user who was quiet for so long has paused.
+SNAPSHOTS_EVERY_S = 5.0
 # A user whose events cannot be folded is not tried again sooner.
 BROKEN_PAUSE_S = 30.0
-
-
-async def fold(log: LogReader, memory: Memory, to_user_seq: int | None = None) -> None:
-    """Apply a user's events to a Memory until the log's end, or up to a user_seq.
-
-    Raises `LogDamaged` at the first event that does not continue the chain or cannot be folded; the Memory may
-    then hold half of that event.
-    """
-    started = time.perf_counter()
-    while to_user_seq is None or memory.user_seq < to_user_seq:
-        limit = PAGE_EVENTS if to_user_seq is None else min(PAGE_EVENTS, to_user_seq - memory.user_seq)
-        page = await log.read(partial(read_user, user=memory.user, after=memory.user_seq, limit=limit))
-        for recorded in page:
-            _apply(memory, recorded)
-            if time.perf_counter() - started > SLICE_S:
-                await anyio.lowlevel.checkpoint()
-                started = time.perf_counter()
-        if len(page) < limit:
-            return
-
-
-def _apply(memory: Memory, recorded: RecordedEvent) -> None:
-    try:
-        memory.apply(recorded)
-    except LogDamaged:
-        raise
-    except Exception as error:  # whatever it is, it concerns this user alone and must not stop the others
-        raise LogDamaged(f"the event at seq {recorded.seq} cannot be folded ({type(error).__name__})") from error
-
-
-async def fold_from_nothing(
-    log: LogReader, user: Reference, parameters: MemoryParameters, to_user_seq: int | None = None
-) -> Memory:
-    """The Memory of a user as the log alone tells it, without what was forgotten or retracted since.
-
-    Up to a user_seq, or to where the log stands as this begins: what comes later may undo what is folded by then,
-    and one that waited for the end of the edits might wait for ever. Raises `LogDamaged`.
-    """
-    hindsight = await log.read(partial(read_hindsight, user=user, to_user_seq=to_user_seq))
-    while True:
-        memory = Memory(user, parameters, hindsight)
-        try:
-            await fold(log, memory, hindsight.user_seq)
-        except LogDamaged:
-            # Words may have been erased since the hindsight was read.
-            known = hindsight
-            hindsight = await log.read(partial(read_hindsight, user=user, to_user_seq=to_user_seq))
-            if hindsight == known:
-                raise
-        else:
-            return memory
-
-
-@dataclass(eq=False, slots=True)
-class _Held:
-    """A Memory in use: one task at a time folds into it, several may read it."""
-
-    memory: Memory | None = None
-    folding: anyio.Lock = field(default_factory=anyio.Lock)
-    pins: int = 0
-    queued: bool = False
-    # When its events could not be folded last (monotonic), and why.
-    broken_at: float = 0.0
-    broken: LogDamaged | None = None
-    # Sessions forgotten and turns retracted that may not be known to the Memory yet.
-    hidden: set[Reference] = field(default_factory=set[Reference])
-    hidden_turns: set[Reference] = field(default_factory=set[Reference])
-    # The user was forgotten.
-    hidden_whole: bool = False
-
-    def show(self, memory: Memory) -> None:
-        """From now on this Memory answers, without what was forgotten meanwhile."""
-        self.memory = memory
-        self.hide()
-
-    def hide(self) -> None:
-        """Keep from the Memory's answers what it may still hold."""
-        if self.memory is not None:
-            for session in self.hidden:
-                self.memory.forget_session(session)
-            for turn in self.hidden_turns:
-                self.memory.withdraw_turn(turn)
-            if self.hidden_whole:
-                self.memory.forget_user()
 
 
 class Memories:
@@ -126,12 +47,30 @@ class Memories:
         parameters: MemoryParameters,
         report: Report,
         memories_max: int = MEMORIES_MAX,
+        *,
+        bytes_max: int = MEMORIES_BYTES,
+        snapshots: Snapshots | None = None,
+        snapshot_events: int = SNAPSHOT_EVENTS,
+        furnish: Callable[[Memory], Awaitable[None]] | None = None,
     ) -> None:
+        """Without `snapshots` the log is folded from nothing each time a Memory is loaded.
+
+        `furnish` gives a Memory that was begun what no fold can: its vectors. It answers when that is done.
+        """
         self.parameters = parameters
         self.log = log
         self._report = report
-        self._held: OrderedDict[Reference, _Held] = OrderedDict()
+        self._held: OrderedDict[Reference, Held] = OrderedDict()
         self._memories_max = memories_max
+        self._bytes_max = bytes_max
+        self._snapshots = snapshots
+        self._snapshot_events = snapshot_events
+        self._furnish = furnish
+        # What all of them take.
+        self.size_bytes = 0
+        # Set when Memories have to go that are worth a snapshot first, and whether somebody makes these.
+        self._crowded = anyio.Event()
+        self._keeping = False
         # Set at the next change of any Memory, and then replaced.
         self.changed = anyio.Event()
         self._changed_users: set[Reference] = set()
@@ -139,7 +78,7 @@ class Memories:
     @asynccontextmanager
     async def use(self, user: Reference) -> AsyncGenerator[Memory]:
         """The Memory of a user, pinned while in use. Folds it first when it is not here yet."""
-        held = self._held.setdefault(user, _Held())
+        held = self._held.setdefault(user, Held())
         self._held.move_to_end(user)
         held.pins += 1
         try:
@@ -149,6 +88,7 @@ class Memories:
             yield held.memory
         finally:
             held.pins -= 1
+            self._weigh(held)
             self._shrink()
 
     async def catch_up(self, user: Reference) -> Memory:
@@ -164,10 +104,7 @@ class Memories:
     async def advance(self, user: Reference) -> Memory:
         """Fold on, from nothing once at most. A Memory that still needs it hides what was undone meanwhile."""
         async with self.use(user):
-            await self._catch_up(user, self._held[user])
-            memory = self._held[user].memory
-            assert memory is not None
-            return memory
+            return await self._catch_up(user, self._held[user])
 
     async def follow(self) -> None:
         """Keep the Memories that are here up to date, for ever. Others only tell that they grew."""
@@ -186,12 +123,11 @@ class Memories:
                         folds.start_soon(self._follow_user, user, held, name="memories.follow_user")
                 self._tell(users)
 
-    async def _follow_user(self, user: Reference, held: _Held) -> None:
+    async def _follow_user(self, user: Reference, held: Held) -> None:
         """Catch up; events that cannot be folded stop their own user and nobody else."""
         try:
-            await self._catch_up(user, held)
-            while held.memory is not None and held.memory.needs_rebuild:
-                await self._catch_up(user, held)
+            while (await self._catch_up(user, held)).needs_rebuild:
+                pass
         except (LogDamaged, StoreUnusable) as error:
             self._report("memory.fold_failed", reason=str(error))
 
@@ -241,7 +177,46 @@ class Memories:
         users, self._changed_users = self._changed_users, set()
         return users
 
-    async def _catch_up(self, user: Reference, held: _Held) -> None:
+    async def keep_snapshots(self, every_s: float = SNAPSHOTS_EVERY_S) -> None:
+        """Leave snapshots of Memories that grew, and let go of those there is no room for, for ever."""
+        if self._snapshots is None:
+            return
+        self._keeping = True
+        try:
+            while True:
+                with anyio.move_on_after(every_s):
+                    await self._crowded.wait()
+                self._crowded = anyio.Event()
+                crowded = self._is_crowded()
+                quiet_since = time.monotonic() - every_s
+                for user, held in list(self._held.items()):
+                    grown = held.unsaved_events >= SNAPSHOT_SHARE * held.snapshot_seq
+                    if crowded or grown or held.grown_at <= quiet_since:
+                        await self._leave_snapshot(held)
+                    if crowded:
+                        self._let_go(user)
+                        crowded = self._is_crowded()
+        finally:
+            self._keeping = False
+
+    async def leave_snapshots(self, within_s: float) -> None:
+        """Leave snapshots of what is here, as many as there is time for; for the end of the daemon."""
+        with anyio.move_on_after(within_s):
+            for held in reversed(list(self._held.values())):
+                await self._leave_snapshot(held)
+
+    async def _leave_snapshot(self, held: Held) -> None:
+        """Leave a snapshot of a Memory that is worth one."""
+        if self._snapshots is None or held.unsaved_events < self._snapshot_events:
+            return
+        async with held.folding:
+            memory = held.memory
+            if memory is not None and not memory.needs_rebuild:
+                await self._snapshots.leave(memory)
+                # Also when it could not be frozen: it is tried again when it has grown.
+                held.snapshot_seq = memory.user_seq
+
+    async def _catch_up(self, user: Reference, held: Held) -> Memory:
         async with held.folding:
             held.queued = False
             if held.broken is not None and time.monotonic() - held.broken_at < BROKEN_PAUSE_S:
@@ -253,24 +228,48 @@ class Memories:
             while not await self._fold_on(memory) or (memory.needs_rebuild and not begun):
                 memory = await self._begin(user, held)
                 begun += 1
+            if memory is not seen and self._furnish is not None:
+                await self._furnish(memory)  # what came after its snapshot
+            if memory.user_seq > seen_to:
+                held.grown_at = time.monotonic()
+            self._weigh(held)
         # A Memory that was only fetched back tells nobody: nothing happened to it.
         if seen is not None and (memory is not seen or memory.user_seq > seen_to):
             self._tell([user])
+        return memory
 
-    async def _begin(self, user: Reference, held: _Held) -> Memory:
-        """Fold from nothing. Until then queries go on with the old one, which hides what was forgotten."""
-        if held.memory is not None:
+    async def _begin(self, user: Reference, held: Held) -> Memory:
+        """Take a snapshot up, or fold from nothing: always when there is one that has to be folded again.
+
+        Until then queries go on with the old one, which hides what was forgotten. A fold goes on where one was
+        given up, and knows nothing of what was forgotten since it began.
+        """
+        if held.memory is not None and held.begun.memory is None:
             held.hidden -= held.memory.hidden
             held.hidden_turns.clear()
             held.hidden_whole = False
         try:
-            memory = await fold_from_nothing(self.log, user, self.parameters)
+            memory = await self._take_up(user, held)
+            if memory is None:
+                memory = await fold_from_nothing(self.log, user, self.parameters, begun=held.begun)
         except LogDamaged as error:
             held.memory = None  # it may hold half an event
             held.broken, held.broken_at = error, time.monotonic()
             raise
         held.broken = None
+        if self._furnish is not None:
+            await self._furnish(memory)
         held.show(memory)
+        return memory
+
+    async def _take_up(self, user: Reference, held: Held) -> Memory | None:
+        """The Memory of a user as its snapshot has it, when it is not here and there is a snapshot."""
+        held.snapshot_seq = 0
+        if self._snapshots is None or held.memory is not None or held.begun.memory is not None:
+            return None
+        memory = await self._snapshots.take_up(user)
+        if memory is not None:
+            held.snapshot_seq = memory.user_seq
         return memory
 
     async def _fold_on(self, memory: Memory) -> bool:
@@ -286,9 +285,36 @@ class Memories:
         self.changed.set()
         self.changed = anyio.Event()
 
+    def _weigh(self, held: Held) -> None:
+        parts = (held.memory, held.begun.memory)
+        size_bytes = sum(memory.size_bytes for memory in parts if memory is not None)
+        self.size_bytes += size_bytes - held.size_bytes
+        held.size_bytes = size_bytes
+
+    def _is_crowded(self) -> bool:
+        return len(self._held) > self._memories_max or self.size_bytes > self._bytes_max
+
     def _shrink(self) -> None:
-        for user in list(self._held):
-            if len(self._held) <= self._memories_max:
+        """Let go of those that were used least recently; of what is worth a snapshot once it has one.
+
+        There may be twice as much for that long, and not more.
+        """
+        for user in list(self._held) if self._is_crowded() else ():
+            held = self._held[user]
+            if (
+                self._keeping
+                and held.unsaved_events >= self._snapshot_events
+                and self.size_bytes <= 2 * self._bytes_max
+            ):
+                self._crowded.set()
+            else:
+                self._let_go(user)
+            if not self._is_crowded():
                 return
-            if not self._held[user].pins and not self._held[user].folding.locked():
-                del self._held[user]
+
+    def _let_go(self, user: Reference) -> None:
+        """Forget the Memory of a user, unless somebody uses it or is about to fold into it."""
+        held = self._held.get(user)
+        if held is not None and not (held.pins or held.queued or held.folding.locked()):
+            del self._held[user]
+            self.size_bytes -= held.size_bytes

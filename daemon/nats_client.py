@@ -6,13 +6,18 @@ Not here: when to connect, and what the connection is used for (daemon/bus.py).
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager, suppress
+from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
-from nats.aio.client import Client
+import anyio.to_thread
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
 
 # nats-py gives up after 60 attempts and notices a silent peer after six minutes unless told otherwise (I11).
 RECONNECT_WAIT_S: Final = 1
@@ -21,6 +26,18 @@ PINGS_OUTSTANDING_MAX: Final = 2
 CLOSE_WITHIN_S: Final = 3.0
 
 _DENIED = re.compile(r'permissions violation for publish to "([^"]+)"')
+
+
+async def make_client() -> Client:
+    """A client that is not connected.
+
+    nats-py is imported here, in a thread, and where its errors are caught: with aiohttp, which it imports where
+    that is installed, it takes as long as a third of the daemon, and a start need not wait for it.
+    """
+    await anyio.to_thread.run_sync(partial(import_module, "nats.aio.client"))
+    from nats.aio.client import Client
+
+    return Client()
 
 
 async def connect(
@@ -69,3 +86,29 @@ def denied_subject(failure: Exception) -> str | None:
     """
     found = _DENIED.search(str(failure))
     return None if found is None else found[1]
+
+
+class Denials:
+    """Who waits for an answer, and which denied subjects (in lower case) mean that it never comes."""
+
+    def __init__(self) -> None:
+        self._asking: dict[anyio.CancelScope, Callable[[str], bool]] = {}
+
+    @contextmanager
+    def unless(self, concerns: Callable[[str], bool]) -> Generator[None, None, None]:
+        """Leave the block without an exception when the server denies us a subject that concerns it."""
+        with anyio.CancelScope() as scope:
+            self._asking[scope] = concerns
+            try:
+                yield
+            finally:
+                del self._asking[scope]
+
+    def tell(self, failure: Exception) -> bool:
+        """Whether an error is the denial of a subject; whoever waits for that waits no more."""
+        denied = denied_subject(failure)
+        if denied is None:
+            return False
+        for scope in [scope for scope, concerns in self._asking.items() if concerns(denied)]:
+            scope.cancel()
+        return True

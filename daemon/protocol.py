@@ -175,70 +175,12 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
 
 
-class LineBuffer:
-    """Puts lines together from whatever pieces arrive. Holds one line and one piece at most.
-
-    A line above the limit is thrown away while it arrives and reported once, when it ends, so that the
-    connection stays usable and memory stays bounded.
-    """
-
-    def __init__(self, line_bytes_max: int) -> None:
-        self._line_bytes_max = line_bytes_max
-        self._bytes = bytearray()
-        self._scanned = 0  # No newline stands before this; without it a slow line costs its length squared.
-        self._discarding = False
-
-    def feed(self, piece: bytes) -> None:
-        """Take what arrived."""
-        self._bytes += piece
-        if not self._discarding:
-            self._skip_blank()
-
-    @property
-    def first_byte(self) -> int | None:
-        """The first byte of the next line that is not white space."""
-        return self._bytes[0] if self._bytes else None
-
-    @property
-    def started(self) -> bool:
-        """A part of a line is here, its end is not (ask after `next_line` returned None)."""
-        return self._discarding or bool(self._bytes)
-
-    def next_line(self, *, at_end: bool = False) -> bytes | None:
-        """The next complete line, or None. Raises LineTooLong once for each line that was too long.
-
-        When the client has sent all (`at_end`), what is left is a line too: `printf` forgets the newline.
-        """
-        end = self._bytes.find(b"\n", self._scanned)
-        if end < 0 and not (at_end and self.started):
-            if self._discarding or len(self._bytes) > self._line_bytes_max:
-                self._discarding = True
-                self._bytes.clear()
-            self._scanned = len(self._bytes)
-            return None
-        line = bytes(self._bytes[:end] if end >= 0 else self._bytes)
-        del self._bytes[: len(line) + 1]
-        self._scanned = 0
-        self._skip_blank()
-        if self._discarding or len(line) > self._line_bytes_max:
-            self._discarding = False
-            raise LineTooLong
-        return line
-
-    def _skip_blank(self) -> None:
-        if self._bytes and self._bytes[0] in b" \t\r\n":
-            self._bytes = self._bytes.lstrip(b" \t\r\n")
-            self._scanned = 0
-
-
 def decode_line(line: bytes) -> Request | Refused | tuple[Request | Refused, ...]:
     """One line: a request, why it is none, or a batch (section 6) of both. Never raises for any bytes."""
     try:
-        message = _decoder.decode(line)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return Refused(None, LineUnreadable())
-    if nests_too_deep(line, message, NESTING_MAX):
-        return Refused(None, LineUnreadable(f"The line nests deeper than {NESTING_MAX} levels; flatten it."))
+        message = decode(line)
+    except LineUnreadable as error:
+        return Refused(None, error)
     if not isinstance(message, list):
         return _read_request(message)
     if not 1 <= len(message) <= BATCH_REQUESTS_MAX:
@@ -246,16 +188,30 @@ def decode_line(line: bytes) -> Request | Refused | tuple[Request | Refused, ...
     return tuple(_read_request(member) for member in message)
 
 
-def read_params(request: Request, method: Method) -> msgspec.Struct:
-    """The parameters in the method's own type. Raises ParamsRefused, which names the place, not the value."""
-    if not isinstance(request.params, dict):
+def decode(text: bytes) -> object:
+    """The value that a JSON text holds. Raises LineUnreadable."""
+    try:
+        value = _decoder.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        raise LineUnreadable from None
+    if nests_too_deep(text, value, NESTING_MAX):
+        raise LineUnreadable(f"The line nests deeper than {NESTING_MAX} levels; flatten it.")
+    return value
+
+
+def encode(value: object) -> bytes:
+    """A value as JSON. Raises TypeError, ValueError, OverflowError or RecursionError."""
+    return _encoder.encode(value)
+
+
+def read_params(name: str, given: object, method: Method) -> msgspec.Struct:
+    """Parameters in their method's own type. Raises ParamsRefused, which names the place, not the value."""
+    if not isinstance(given, dict):
         raise ParamsRefused("Parameters have names here; send params as an object, not as an array.")
     try:
-        return msgspec.convert(request.params, method.params_type)
+        return msgspec.convert(given, method.params_type)
     except msgspec.ValidationError as error:
-        raise ParamsRefused(
-            f"{reason_without_values(error)}; correct the parameters of `{request.method}`."
-        ) from None
+        raise ParamsRefused(f"{reason_without_values(error)}; correct the parameters of `{name}`.") from None
 
 
 def encode_result(request_id: RequestId, result: object) -> bytes:
@@ -265,14 +221,22 @@ def encode_result(request_id: RequestId, result: object) -> bytes:
 
 def encode_error(request_id: RequestId, error: Exception) -> bytes:
     """The error answer, without the newline. What is not a MemForestError is `internal` and says nothing."""
-    code, sentence, number = "internal", INTERNAL_SENTENCE, RPC_CODES["internal"]
-    if isinstance(error, MemForestError) and error.code in RPC_CODES:
-        code, number = error.code, RPC_CODES[error.code]
-        # A path in a sentence of ours may hold bytes that are not UTF-8, as surrogates.
-        sentence = str(error).encode("utf-8", "replace").decode("utf-8")
-    if isinstance(error, ProtocolError):
-        number = error.rpc_code
-    return _encoder.encode(_Failure(request_id, _ErrorBody(number, sentence, _ErrorCode(code))))
+    code = code_of(error)
+    number = error.rpc_code if isinstance(error, ProtocolError) else RPC_CODES[code]
+    return _encoder.encode(_Failure(request_id, _ErrorBody(number, sentence_of(error), _ErrorCode(code))))
+
+
+def code_of(error: Exception) -> str:
+    """The code by which a program decides: that of an error of ours, `internal` for any other."""
+    return error.code if isinstance(error, MemForestError) and error.code in RPC_CODES else "internal"
+
+
+def sentence_of(error: Exception) -> str:
+    """What is wrong and what to do about it, for people; nothing of an error that is not ours."""
+    if not isinstance(error, MemForestError) or error.code not in RPC_CODES:
+        return INTERNAL_SENTENCE
+    # A path in a sentence of ours may hold bytes that are not UTF-8, as surrogates.
+    return str(error).encode("utf-8", "replace").decode("utf-8")
 
 
 class BatchAnswer:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from daemon.bus import BusUnavailable, NatsBus
-from daemon.decoding import Decoder, Message, Turn, Turns, parse_message, turn_key
+from daemon.decoding import Decoder, ImportedMemory, Message, Turn, Turns, parse_message, turn_key
 from daemon.protocol import Params
 from daemon.subjects import control_subject, encode_token, turn_subject
 from events.errors import InvalidInput
@@ -18,7 +18,7 @@ MESSAGES_MAX = 256
 
 
 class IngestParams(Params, frozen=True, kw_only=True):
-    """Parameters of `ingest`: native messages of the types turn and turns."""
+    """Parameters of `ingest`: native messages of the types turn, turns and memory."""
 
     messages: list[dict[str, Any]]
 
@@ -59,6 +59,13 @@ class Closed:
     key: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class AllPublished:
+    """The messages of one `ingest`, in their order."""
+
+    published: list[Published]
+
+
 class Publisher:
     """Checks native messages as ingest will, and publishes them in order."""
 
@@ -66,7 +73,7 @@ class Publisher:
         self._bus = bus
         self._decoder = decoder
 
-    async def ingest(self, params: IngestParams) -> dict[str, list[Published]]:
+    async def ingest(self, params: IngestParams) -> AllPublished:
         """Publish messages; all are checked before the first is sent.
 
         Raises `InvalidInput`, or `BusUnavailable` saying how many were published: sending all of them again is
@@ -83,7 +90,7 @@ class Publisher:
                 raise BusUnavailable(
                     f"{error} ({len(published)} of {len(checked)} messages were published)"
                 ) from error
-        return {"published": published}
+        return AllPublished(published)
 
     async def close_session(self, params: CloseParams) -> Closed:
         """Publish a session.close. Raises `BusUnavailable`."""
@@ -105,24 +112,25 @@ class Publisher:
         ack = await self._bus.publish(subject, msgspec.json.encode({"type": "turn.retract", **ids}))
         return Closed(ack.stream, ack.seq, ack.duplicate, key)
 
-    def _check_message(self, number: int, raw: dict[str, Any]) -> tuple[Turn | Turns, bytes]:
+    def _check_message(self, number: int, raw: dict[str, Any]) -> tuple[Turn | Turns | ImportedMemory, bytes]:
         payload = msgspec.json.encode(raw)
         try:
             message: Message = parse_message(payload)
-            if not isinstance(message, Turn | Turns):
-                raise InvalidInput("only turn and turns are published here; sessions have their own methods")
+            if not isinstance(message, Turn | Turns | ImportedMemory):
+                raise InvalidInput(
+                    "only turn, turns and memory are published here; sessions have their own methods"
+                )
             self._decoder.check(message)
         except InvalidInput as error:
             raise InvalidInput(f"message {number}: {error}") from None
         return message, payload
 
-    async def _publish_turns(self, message: Turn | Turns, payload: bytes) -> Published:
+    async def _publish_turns(self, message: Turn | Turns | ImportedMemory, payload: bytes) -> Published:
         keys = _keys_of(message)
         # Only for messages whose turns all have ids: without one a repetition is meant, and is kept. The
         # payload is part of it, since the bus would swallow other content under a known id in silence.
-        turns = message.turns if isinstance(message, Turns) else [message]
         headers = {}
-        if len(keys) == len(turns):
+        if len(keys) == (len(message.turns) if isinstance(message, Turns) else 1):
             state = blake2b(payload, digest_size=16)
             state.update("".join(keys).encode())
             headers["Nats-Msg-Id"] = state.hexdigest()
@@ -130,7 +138,9 @@ class Publisher:
         return Published(ack.stream, ack.seq, ack.duplicate, keys)
 
 
-def _keys_of(message: Turn | Turns) -> list[str]:
+def _keys_of(message: Turn | Turns | ImportedMemory) -> list[str]:
+    if isinstance(message, ImportedMemory):
+        return [turn_key(message.user_id, message.session_id, message.id)]
     turns = message.turns if isinstance(message, Turns) else [message]
     return [
         turn_key(message.user_id, message.session_id, turn.id, turn.revision)

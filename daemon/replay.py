@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
+from daemon.folding import PAGE_EVENTS
 from daemon.history import locate
-from daemon.memories import PAGE_EVENTS
 from events.envelope import Keys, RecordedEvent, Reference
 from events.errors import LogDamaged, MemForestError
 from events.hindsight import Hindsight, read_hindsight

@@ -1,24 +1,22 @@
-"""The Unix socket of the daemon: who may connect, how many requests run at once, and when each must end.
+"""The Unix socket of the daemon: its path and mode, and its life from bind to stop.
 
-What the lines mean is `daemon/protocol.py`; what the methods do is in the table of handlers. Requests are
-counted, not connections: an idle client costs a file descriptor and nothing else (engineering.md 1.7).
+Who connects is served by `daemon/accepting.py`; what the methods do is in the table of handlers.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import select
 import socket
 import stat
 from pathlib import Path
 
 import anyio
-from anyio.abc import TaskGroup
 
+from daemon.accepting import Clients
+from daemon.calls import Calls, SocketLimits, Tally
 from daemon.logs import Report
 from daemon.protocol import Handlers
-from daemon.socket_connection import Calls, Connection, SocketLimits, place_of
 from events.errors import MemForestError
 
 PATH_BYTES_MAX = 107  # sun_path holds 108 with its closing zero (unix(7)).
@@ -92,13 +90,12 @@ class SocketServer:
         handlers: Handlers,
         report: Report,
         limits: SocketLimits | None = None,
+        tally: Tally | None = None,
     ) -> None:
         self.path = path
         self.mode = mode
-        self._limits = limits or SocketLimits()
-        self._report = report
-        self._calls = Calls(handlers, self._limits, report)
-        self._connections: dict[int, Connection] = {}
+        self.tally = tally or Tally()
+        self._clients = Clients(Calls(handlers, limits or SocketLimits(), report, self.tally))
         self._stopping = False
         self._listener: socket.socket | None = None
         self._inode: tuple[int, int] | None = None
@@ -136,11 +133,12 @@ class SocketServer:
             raise SocketUnusable("The socket is not bound; call bind() before serve().")
         self._served = anyio.Event()
         try:
-            with select.epoll() as self._hangups:
-                async with anyio.create_task_group() as watching:
-                    watching.start_soon(self._watch_hangups, name="socket.watch_hangups")
-                    await self._serve_connections()
-                    watching.cancel_scope.cancel()
+            async with self._clients.served():
+                while (listener := self._listener) is not None:
+                    with listener, anyio.CancelScope() as self._accepting:  # `bind` and `close` cancel it.
+                        await self._clients.accept(listener)
+                self._accepting = None
+                await self._clients.stop(self._grace_s)
         finally:
             self.close()
             self._served.set()
@@ -159,61 +157,3 @@ class SocketServer:
         except OSError:
             return False
         return self._inode == (found.st_dev, found.st_ino)
-
-    async def _serve_connections(self) -> None:
-        async with anyio.create_task_group() as connections:
-            while (listener := self._listener) is not None:
-                with listener, anyio.CancelScope() as self._accepting:  # `bind` and `close` cancel it.
-                    await self._accept(listener, connections)
-            self._accepting = None
-            for connection in self._connections.values():
-                connection.stop_reading()
-            connections.cancel_scope.deadline = anyio.current_time() + self._grace_s
-
-    async def _accept(self, listener: socket.socket, connections: TaskGroup) -> None:
-        """Take clients for ever. Out of descriptors it waits: those who are connected go on."""
-        starved = False
-        while True:
-            await anyio.wait_readable(listener)
-            try:
-                client, _ = listener.accept()
-            except (BlockingIOError, ConnectionAbortedError):
-                continue
-            except OSError as error:
-                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    raise
-                if not starved:
-                    self._report("socket.accept_failed", error=errno.errorcode[error.errno])
-                starved = True
-                await anyio.sleep(self._limits.accept_pause_s)
-                continue
-            starved = False
-            client.setblocking(False)
-            connections.start_soon(self._serve_client, client, name="socket.connection")
-
-    async def _serve_client(self, client: socket.socket) -> None:
-        descriptor = client.fileno()
-        connection = Connection(self._calls, client)
-        self._connections[descriptor] = connection
-        if self._stopping:
-            connection.stop_reading()
-        try:
-            self._hangups.register(descriptor, select.EPOLLET)  # A hang-up is told without being asked for.
-            await connection.run()
-        except Exception as error:
-            # A task's top: what goes wrong with one client is not the listener's end.
-            self._report("socket.connection_failed", error=type(error).__name__, place=place_of(error))
-        finally:
-            del self._connections[descriptor]
-            client.close()  # Closing takes the descriptor out of the epoll set.
-
-    async def _watch_hangups(self) -> None:
-        """Tell a connection when its client is gone for good.
-
-        An end of file does not say that: `printf … | nc -N` has only finished asking. And a connection
-        that is not read, because enough of its requests are in flight, sees no end of file at all.
-        """
-        while True:
-            await anyio.wait_readable(self._hangups)
-            for descriptor, _ in self._hangups.poll(0):
-                self._connections[descriptor].asker.leave()

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+from daemon.answer_types import Watermark
 from daemon.answers import Answerer
 from daemon.bus import NatsBus
+from daemon.derived import DerivedStore
 from daemon.disk import Disk
 from daemon.ingest import Ingest
 from daemon.listings import NoParams
 from daemon.memories import Memories
 from daemon.protocol import Params
+from daemon.readings import Reading, ReadingShown, show_reading, trouble_of
+from daemon.vectors import VectorFiller
 from daemon.worker import Worker
 from events.log import EventLog
 from events.time import Instant
@@ -22,6 +27,121 @@ class StatusParams(Params, frozen=True, kw_only=True):
     """Parameters of `status`."""
 
     user_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """That the process answers."""
+
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """`ready`, or `degraded` with a reason by part."""
+
+    state: str
+    reasons: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonShown:
+    """The process. `memories_bytes` is about what its loaded Memories take."""
+
+    version: str
+    uptime_s: float
+    memories_loaded: int
+    memories_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BusShown:
+    """The connection to the bus, how far it was read, and how much waits there; null when it cannot tell."""
+
+    state: str
+    reason: str
+    url: str
+    read_to: int
+    lag_messages: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class IngestShown:
+    """Why the bus is not read for now, and how many messages were none of ours since the start."""
+
+    paused: str | None
+    ignored: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiskShown:
+    """Room on the disk of the store, and the write-ahead log."""
+
+    free_bytes: int
+    ballast_bytes: int
+    wal_bytes: int
+    wal_large: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedShown:
+    """What derived.db holds, and why it cannot be used, if so."""
+
+    vectors: int
+    snapshots: int
+    bytes: int
+    trouble: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogShown:
+    """What is in the log. `refused`: messages for what was forgotten or taken back."""
+
+    events: int
+    users: int
+    sessions: int
+    dead_letters: int
+    refused: int
+    waiting_turns: int
+    forgotten_not_erased: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerShown:
+    """Work under way, model calls under way, begun and failed since the start, and work that was given up."""
+
+    in_flight: int
+    calling: int
+    calls: int
+    calls_failed: int
+    parked: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelsShown:
+    """The models by name; why the embedder does not answer, if so, and how many nodes wait for their vectors."""
+
+    language_model: str
+    embedder: str
+    embedder_trouble: str | None
+    vectors_waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonStatus:
+    """How every part is; with a user, how far that user's Memory is."""
+
+    daemon: DaemonShown
+    bus: BusShown
+    health: Readiness
+    ingest: IngestShown
+    subscriptions: list[ReadingShown]
+    disk: DiskShown
+    derived: DerivedShown | None
+    log: LogShown
+    worker: WorkerShown
+    models: ModelsShown
+    watermark: Watermark | None = None
 
 
 class Status:
@@ -40,6 +160,9 @@ class Status:
         answerer: Answerer,
         models: tuple[LanguageModel, Embedder],
         disk: Disk,
+        vectors: VectorFiller | None = None,
+        readings: Sequence[Reading] = (),
+        derived: DerivedStore | None = None,
     ) -> None:
         self._version = version
         self._clock = clock
@@ -53,63 +176,87 @@ class Status:
         self._answerer = answerer
         self._models = models
         self._disk = disk
+        self._vectors = vectors
+        self._readings = readings
+        self._derived = derived
 
-    async def healthz(self, _: NoParams) -> dict[str, object]:
+    async def healthz(self, _: NoParams) -> Alive:
         """That the process answers."""
-        return {"state": "ok"}
+        return Alive("ok")
 
-    async def readyz(self, _: NoParams) -> dict[str, object]:
+    async def readyz(self, _: NoParams) -> Readiness:
         """Whether everything works: `degraded` has a reason by part. Reading works in both states."""
         broken = self._memories.count_broken()
         found = {
             "store": self._disk.trouble(),
             "bus": None if self._bus.state == "up" else f"{self._bus.state}: {self._bus.reason}".rstrip(": "),
             "ingest": self._ingest.paused,
+            "subscriptions": trouble_of(self._readings),
             "memories": f"{broken} users' events cannot be folded" if broken else None,
+            "embedder": self._models[1].trouble,
         }
         reasons = {part: reason for part, reason in found.items() if reason is not None}
-        return {"state": "degraded" if reasons else "ready", "reasons": reasons}
+        return Readiness("degraded" if reasons else "ready", reasons)
 
-    async def status(self, params: StatusParams) -> dict[str, object]:
+    async def status(self, params: StatusParams) -> DaemonStatus:
         """The state of daemon, bus, log, worker and models; with a user, also the watermark."""
-        counts = await self._log.read(_count)
-        position = self._ingest.position
-        shown: dict[str, object] = {
-            "daemon": {
-                "version": self._version,
-                "uptime_s": (self._clock() - self._started_at) / 1000,
-                "memories_loaded": len(self._memories.loaded()),
-            },
-            "bus": {
-                "state": self._bus.state,
-                "reason": self._bus.reason,
-                "url": self._bus_url(),
-                "read_to": position.seq if position else 0,
-                "lag_messages": await self._ingest.lag_messages(),
-            },
-            "health": await self.readyz(NoParams()),
-            "ingest": {"paused": self._ingest.paused},
-            "disk": {
-                "free_bytes": self._disk.free_bytes,
-                "ballast_bytes": self._disk.ballast.size_bytes if self._disk.ballast.is_whole() else 0,
-                "wal_bytes": self._log.wal_bytes,
-                "wal_large": self._disk.wal_is_large,
-            },
-            "log": counts,
-            "worker": {"in_flight": len(self._worker.in_flight), "parked": counts.pop("parked")},
-            "models": {"language_model": self._models[0].name, "embedder": self._models[1].name},
-        }
+        watermark = None
         if params.user_id is not None:
             user = self._log.keys.user(params.user_id)
             async with self._memories.use(user) as memory:
-                shown["watermark"] = await self._answerer.watermark(memory)
-        return shown
+                watermark = await self._answerer.watermark(memory)
+        counts = await self._log.read(_count)
+        parked = counts.pop("parked")
+        return DaemonStatus(
+            daemon=self._show_daemon(),
+            bus=await self._show_bus(),
+            health=await self.readyz(NoParams()),
+            ingest=IngestShown(self._ingest.paused, self._ingest.ignored),
+            subscriptions=[await show_reading(each) for each in self._readings],
+            disk=self._show_disk(),
+            derived=await self._show_derived(),
+            log=LogShown(**counts),
+            worker=self._show_worker(parked),
+            models=self._show_models(),
+            watermark=watermark,
+        )
+
+    def _show_daemon(self) -> DaemonShown:
+        uptime_s = (self._clock() - self._started_at) / 1000
+        return DaemonShown(self._version, uptime_s, len(self._memories.loaded()), self._memories.size_bytes)
+
+    async def _show_derived(self) -> DerivedShown | None:
+        if self._derived is None:
+            return None
+        sizes = await self._derived.measure()
+        return DerivedShown(sizes.vectors, sizes.snapshots, sizes.bytes, self._derived.failure)
+
+    async def _show_bus(self) -> BusShown:
+        position, lag = self._ingest.position, await self._ingest.lag_messages()
+        return BusShown(self._bus.state, self._bus.reason, self._bus_url(), position.seq if position else 0, lag)
+
+    def _show_disk(self) -> DiskShown:
+        disk = self._disk
+        ballast_bytes = disk.ballast.size_bytes if disk.ballast.is_whole() else 0
+        return DiskShown(disk.free_bytes, ballast_bytes, self._log.wal_bytes, disk.wal_is_large)
+
+    def _show_models(self) -> ModelsShown:
+        model, embedder = self._models
+        waiting = self._vectors.count_waiting() if self._vectors is not None else 0
+        return ModelsShown(model.name, embedder.name, embedder.trouble, waiting)
+
+    def _show_worker(self, parked: int) -> WorkerShown:
+        worker = self._worker
+        calling = worker.slots.borrowed_tokens
+        return WorkerShown(len(worker.in_flight), calling, worker.calls, worker.calls_failed, parked)
 
 
 def _count(connection: sqlite3.Connection) -> dict[str, int]:
     queries = {
         "events": "SELECT seq FROM head",
         "users": "SELECT count(*) FROM users",
+        "sessions": "SELECT count(*) FROM sessions",
+        "refused": "SELECT coalesce(sum(count), 0) FROM refusals",
         "dead_letters": "SELECT count(*) FROM dead_letters",
         "waiting_turns": "SELECT count(*) FROM turns WHERE closing = 0 AND extraction IS NULL",
         "forgotten_not_erased": "SELECT count(*) FROM erasures WHERE erased IS NULL",

@@ -10,15 +10,14 @@ from daemon.listings import UserParams, find_user
 from daemon.memories import Memories
 from daemon.protocol import Params
 from daemon.texts import join_texts, read_behind
+from daemon.tree_nodes import id_of_turn, may_be_shown, scope_name, tree_id
 from events.errors import InvalidInput
 from events.log import EventLog
 from events.reading import read_events
-from events.session import TurnRecorded, TurnRevised
+from events.registry import knows_user
 from events.time import to_iso
 from projections.digests import MemoryDigest, digest_memory
 from projections.facts.canonical import Fact
-from projections.facts.scopes import Scope, ScopeKind
-from projections.memory import Memory
 from projections.texts import FactText, TextRef, WrittenText
 
 LIMIT_DEFAULT = 100
@@ -62,8 +61,9 @@ class FactShown:
 
 @dataclass(frozen=True, slots=True)
 class TreeShown:
-    """A MemTree; `root_text` is null while its root waits for a summary."""
+    """A MemTree; `root_text` is null while its root waits for a summary. `id` is what `trees.get` takes."""
 
+    id: str
     scope: str
     kind: str
     leaves: int
@@ -85,26 +85,53 @@ class UnitShown:
 
 @dataclass(frozen=True, slots=True)
 class GroupShown:
-    """A group with the ids of the facts that were merged into it."""
+    """A group of a unit with the ids of the facts that were merged into it."""
 
     id: str
+    unit: str
     text: str
     members: list[str]
     time_start: str
     time_end: str
 
 
+@dataclass(frozen=True, slots=True)
+class FactPage:
+    """Facts in time order; `next` is the `after` to go on from, null on the last page."""
+
+    facts: list[FactShown]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TreesShown:
+    """MemTrees, the largest first."""
+
+    trees: list[TreeShown]
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPage:
+    """Units with their groups; `next` is the `after` to go on from, null on the last page."""
+
+    units: list[UnitShown]
+    groups: list[GroupShown]
+    next: str | None
+
+
 class Structures:
-    """Reads the Memories for people and programs that look."""
+    """Reads the Memories for people and programs that look. Of a user nobody knows, lists are empty."""
 
     def __init__(self, log: EventLog, memories: Memories) -> None:
         self._log = log
         self._memories = memories
 
-    async def facts(self, params: PageParams) -> dict[str, object]:
+    async def facts(self, params: PageParams) -> FactPage:
         """A page of a user's facts in time order, and the id to go on from."""
         limit, after = _read_page(params)
-        user = await find_user(self._log, params.user_id)
+        user = self._log.keys.user(params.user_id)
+        if not await self._log.read(partial(knows_user, user=user)):
+            return FactPage([], None)
         async with self._memories.use(user) as memory:
             facts = sorted(memory.canon.facts.values(), key=lambda fact: (fact.first.time_start, fact.id))
             facts = [fact for fact in facts if memory.shows(fact)]
@@ -116,24 +143,26 @@ class Structures:
             group_of = dict(memory.units.group_of)
         shown = await self.show(page, group_of)
         following = page[-1].id.hex() if start + limit < len(ids) else None
-        return {"facts": shown, "next": following}
+        return FactPage(shown, following)
 
-    async def trees(self, params: PageParams) -> dict[str, list[TreeShown]]:
+    async def trees(self, params: PageParams) -> TreesShown:
         """A user's MemTrees, the largest first."""
         limit, _ = _read_page(params)
-        user = await find_user(self._log, params.user_id)
+        user = self._log.keys.user(params.user_id)
+        if not await self._log.read(partial(knows_user, user=user)):
+            return TreesShown([])
         async with self._memories.use(user) as memory:
-            trees = [each for each in memory.forest.trees.items() if _may_be_shown(memory, each[0])]
+            trees = [each for each in memory.forest.trees.items() if may_be_shown(memory, each[0])]
             trees = sorted(trees, key=lambda each: (-len(each[1]), each[0]))[:limit]
             roots = {scope: memory.forest.root_refs(scope) for scope, _ in trees}
             shown = [
-                (scope, tree, memory.forest.dirty_count(scope), _scope_name(memory, scope))
-                for scope, tree in trees
+                (scope, tree, memory.forest.dirty_count(scope), scope_name(memory, scope)) for scope, tree in trees
             ]
         recorded = await read_behind(self._log, [ref for refs in roots.values() for ref in refs])
-        return {
-            "trees": [
+        return TreesShown(
+            [
                 TreeShown(
+                    id=tree_id(user, scope),
                     scope=name,
                     kind=scope.kind,
                     leaves=len(tree),
@@ -144,14 +173,21 @@ class Structures:
                 )
                 for scope, tree, dirty, name in shown
             ]
-        }
+        )
 
-    async def units(self, params: UserParams) -> dict[str, object]:
-        """A user's units and groups."""
-        user = await find_user(self._log, params.user_id)
+    async def units(self, params: PageParams) -> UnitPage:
+        """A page of a user's units in the order of their ids, with their groups, and the id to go on from."""
+        limit, after = _read_page(params)
+        user = self._log.keys.user(params.user_id)
+        if not await self._log.read(partial(knows_user, user=user)):
+            return UnitPage([], [], None)
         async with self._memories.use(user) as memory:
             facts = Counter(unit for fact, unit in memory.units.unit_of.items() if fact in memory.canon.facts)
+            ids = sorted(unit for unit in facts if after is None or unit > after)
+            page = ids[:limit]
+            shown = set(page)
             groups = [] if memory.needs_rebuild else sorted(memory.units.groups.values(), key=lambda each: each.id)
+            groups = [group for group in groups if group.unit in shown]
             by_unit = Counter(group.unit for group in groups)
             grouped = Counter[bytes]()
             for group in groups:
@@ -159,14 +195,15 @@ class Structures:
             nodes = {group.id: memory.nodes.node(memory.nodes.row_of[group.id]) for group in groups}
         refs: list[TextRef] = [WrittenText(group.seq) for group in groups]
         recorded = await read_behind(self._log, refs)
-        return {
-            "units": [
-                UnitShown(unit.hex(), count - grouped[unit] + by_unit[unit], count, by_unit[unit])
-                for unit, count in sorted(facts.items())
+        return UnitPage(
+            units=[
+                UnitShown(unit.hex(), facts[unit] - grouped[unit] + by_unit[unit], facts[unit], by_unit[unit])
+                for unit in page
             ],
-            "groups": [
+            groups=[
                 GroupShown(
                     id=group.id.hex(),
+                    unit=group.unit.hex(),
                     text=join_texts([ref], recorded) or "",
                     members=[member.hex() for member in group.members],
                     time_start=to_iso(nodes[group.id].time_start),
@@ -174,7 +211,8 @@ class Structures:
                 )
                 for group, ref in zip(groups, refs, strict=True)
             ],
-        }
+            next=page[-1].hex() if len(ids) > limit else None,
+        )
 
     async def digest(self, params: UserParams) -> MemoryDigest:
         """Hashes of the live Memory of a user."""
@@ -191,11 +229,7 @@ class Structures:
             if text is None:
                 continue
             turns = [recorded[seq] for seq in fact.turns]
-            sources = [
-                FactSource(turn.session_id, turn.event.turn_id)
-                for turn in turns
-                if isinstance(turn.event, TurnRecorded | TurnRevised)
-            ]
+            sources = [FactSource(turn.session_id, id_of_turn(turn)) for turn in turns if turn.event is not None]
             shown.append(
                 FactShown(
                     id=fact.id.hex(),
@@ -214,20 +248,6 @@ class Structures:
         return shown
 
 
-def _may_be_shown(memory: Memory, scope: Scope) -> bool:
-    """Until a Memory that hides a session is folded anew, only the trees of other sessions do not know of it."""
-    hidden = {session.hex() for session in memory.hidden}
-    if memory.hidden_turns:
-        return False
-    return not hidden or (scope.kind is ScopeKind.SESSION and scope.name not in hidden)
-
-
-def _scope_name(memory: Memory, scope: Scope) -> str:
-    if scope.kind is ScopeKind.SESSION:
-        return memory.session_ids.get(bytes.fromhex(scope.name), "")
-    return scope.name or "user"
-
-
 def _shorten(text: str | None) -> str | None:
     return text if text is None or len(text) <= ROOT_TEXT_MAX else text[: ROOT_TEXT_MAX - 1] + "…"
 
@@ -240,4 +260,4 @@ def _read_page(params: PageParams) -> tuple[int, bytes | None]:
     try:
         return params.limit, bytes.fromhex(params.after)
     except ValueError:
-        raise InvalidInput("after is the id of a fact that a page before ended with") from None
+        raise InvalidInput("after is the `next` of the page before") from None

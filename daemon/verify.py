@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
-from daemon.memories import fold, fold_from_nothing
+from daemon.folding import fold, fold_from_nothing
 from events.digests import read_digests
 from events.envelope import GENESIS, Reference, link
 from events.errors import LogDamaged

@@ -14,10 +14,10 @@ from itertools import chain
 import anyio
 from anyio.abc import TaskGroup
 
+from daemon.calls import place_of
 from daemon.logs import Report
 from daemon.memories import Memories
 from daemon.replaying import end_replays
-from daemon.socket_connection import place_of
 from daemon.work import AnswerInvalid, Origin, WordsGone, Work, plan_extractions, plan_summaries
 from events.appending import Batch
 from events.envelope import NewEvent, Reference, identify
@@ -49,8 +49,7 @@ PLANNERS = 4
 QUIET_SESSIONS_MAX = 64
 # Pieces under way per model slot: enough that a slot never waits for planning, few enough to re-plan often.
 STARTED_PER_SLOT = 2
-# Before an answer is written again that could not be written.
-WRITE_PAUSE_S = 5.0
+WRITE_PAUSE_S = 5.0  # before an answer is written again that could not be written
 # How often idle sessions are looked for.
 TICK_S = 1.0
 
@@ -90,6 +89,7 @@ class Worker:
         report: Report,
     ) -> None:
         self.in_flight: set[tuple[Reference, bytes]] = set()
+        self.calls = self.calls_failed = 0  # of the model, since the start
         self._log = log
         self._memories = memories
         self._model = model
@@ -298,6 +298,7 @@ class Worker:
                 await anyio.sleep(self._parameters.first_pause_s * 2 ** (attempt - 1))
             try:
                 async with self.slots:
+                    self.calls += 1
                     with anyio.fail_after(CALL_WITHIN_S):
                         return await work.ask(self._log, self._model)
             except WordsGone:
@@ -310,6 +311,7 @@ class Worker:
                 code = error.code if isinstance(error, MemForestError) else type(error).__name__
                 self._report("worker.call_failed", task=work.task, attempt=attempt + 1, code=code)
                 reason = ParkReason.MODEL_FAILED
+            self.calls_failed += 1
         return self._park(work, reason)
 
     async def _append(self, work: Work, event: NewEvent) -> NewEvent | None:
@@ -317,8 +319,7 @@ class Worker:
         try:
             outcome = await self._log.append_event(event)
         except InvalidInput:
-            # The answer holds what no event can, such as half a surrogate pair.
-            return self._park(work, ParkReason.ANSWER_INVALID)
+            return self._park(work, ParkReason.ANSWER_INVALID)  # what no event holds, such as half a surrogate
         except StoreUnusable as error:
             self._report("worker.write_failed", code=error.code)
             await anyio.sleep(self._parameters.write_pause_s)

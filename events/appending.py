@@ -32,6 +32,7 @@ from events.gate import CHANGES_FACTS, Verdict, check_decision, judge
 from events.names import write_names
 from events.registry import index_event
 from events.session import (
+    MemoryImported,
     SessionForgotten,
     TurnConflicted,
     TurnRecorded,
@@ -160,7 +161,8 @@ def _append_event(
             note_copy(connection, new.bus, judgement.holder or 0)
         else:
             note_unwanted(connection, new.bus, judgement.subject)
-    if judgement.verdict is Verdict.CONFLICTING and isinstance(new.event, TurnRecorded | TurnRevised):
+    said = isinstance(new.event, TurnRecorded | TurnRevised | MemoryImported)
+    if judgement.verdict is Verdict.CONFLICTING and said:
         _record_conflict(connection, new, judgement.holder or 0, keys, nonces, now)
     (user_seq,) = connection.execute("SELECT user_seq FROM events WHERE seq = ?", (judgement.holder,)).fetchone()
     return Outcome(judgement.verdict, judgement.holder, user_seq)
@@ -187,12 +189,16 @@ def _record_conflict(
     now: Instant,
 ) -> None:
     """Keep what a conflicting turn said, once a message: the first turn stands."""
-    assert isinstance(new.event, TurnRecorded | TurnRevised)
+    if isinstance(new.event, MemoryImported):
+        conflicted = TurnConflicted(holder, new.event.content, "memory")
+    else:
+        assert isinstance(new.event, TurnRecorded | TurnRevised)
+        conflicted = TurnConflicted(holder, new.event.content, new.event.role, new.event.name)
     place = "socket" if new.bus is None else f"{new.bus.stream}/{new.bus.epoch}/{new.bus.seq}"
     conflict = NewEvent(
         user_id=new.user_id,
         session_id=new.session_id,
-        event=TurnConflicted(holder, new.event.content, new.event.role, new.event.name),
+        event=conflicted,
         key=f"conflict/{place}/{new.key}",
         happened_at=new.happened_at,
         lineage=new.lineage,

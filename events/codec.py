@@ -31,6 +31,7 @@ from events.memory import (
 )
 from events.session import (
     ChunkClosed,
+    MemoryImported,
     ReplayStarted,
     SessionClosed,
     SessionErased,
@@ -49,6 +50,7 @@ Event: TypeAlias = (
     | TurnRevised
     | TurnRetracted
     | TurnConflicted
+    | MemoryImported
     | ChunkClosed
     | SessionClosed
     | ReplayStarted

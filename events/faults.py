@@ -28,6 +28,7 @@ FAULT_POINTS = (
     "erase.before_words",
     "erase.after_slice",
     "erase.before_wal",
+    "erase.before_derived",
     "erase.before_tombstone",
     "erase.before_bus",
     "erase.after_bus",

@@ -22,6 +22,7 @@ from events.memory import (
     UnitsPartitioned,
 )
 from events.session import (
+    MemoryImported,
     SessionErased,
     SessionForgotten,
     SessionReplayed,
@@ -33,7 +34,7 @@ from events.session import (
     UserForgotten,
 )
 from events.time import Instant
-from events.withdrawal import faint_sources_of, sources_of
+from events.withdrawal import MEMORY_ROW, faint_sources_of, sources_of
 
 # Decided on the fold: valid only while no other event that changes facts, scopes or units came between.
 DECISIONS = (
@@ -46,7 +47,7 @@ DECISIONS = (
     SessionReplayed,
 )
 # What changes facts, scopes or units. Turns, extractions and summaries do not.
-CHANGES_FACTS = (*DECISIONS, TurnRevised, TurnRetracted, SessionForgotten, UserForgotten)
+CHANGES_FACTS = (*DECISIONS, MemoryImported, TurnRevised, TurnRetracted, SessionForgotten, UserForgotten)
 # The wish to forget and its receipt pass where nothing else of a session or user does.
 FORGETTING = (SessionForgotten, SessionErased, UserForgotten, UserErased)
 
@@ -93,6 +94,9 @@ def judge(
             return Judgement(Verdict.REFUSED, subject=former)
         same = _says_the_same(connection, holder[0], new)
         return Judgement(Verdict.DUPLICATE if same else Verdict.CONFLICTING, holder[0])
+    other = _find_other_kind(connection, new.event, key)
+    if other is not None:
+        return Judgement(Verdict.CONFLICTING, other)
     if _reads_what_fell(connection, new.event):
         return Judgement(Verdict.REFUSED)
     return Judgement(Verdict.RECORDED)
@@ -192,10 +196,21 @@ def _find_former_life(
 
 def _is_retracted(connection: sqlite3.Connection, event: Event, key: Reference) -> bool:
     """Whether a turn was retracted, in whatever revision, before or after it came."""
-    if not isinstance(event, TurnRecorded | TurnRevised):
+    if not isinstance(event, TurnRecorded | TurnRevised | MemoryImported):
         return False
-    turn = key if isinstance(event, TurnRecorded) else event.turn
+    turn = event.turn if isinstance(event, TurnRevised) else key
     return connection.execute("SELECT 1 FROM retractions WHERE turn = ?", (turn,)).fetchone() is not None
+
+
+def _find_other_kind(connection: sqlite3.Connection, event: Event, key: Reference) -> int | None:
+    """The seq of the turn whose id a memory comes under, or of the memory whose id an edit of a turn has."""
+    row = None
+    if isinstance(event, MemoryImported):
+        row = connection.execute("SELECT seq FROM turns WHERE turn = ?", (key,)).fetchone()
+    elif isinstance(event, TurnRevised):
+        query = "SELECT seq FROM turns WHERE turn = ? AND closing = ?"
+        row = connection.execute(query, (event.turn, MEMORY_ROW)).fetchone()
+    return None if row is None else int(row[0])
 
 
 def _reads_what_fell(connection: sqlite3.Connection, event: Event) -> bool:

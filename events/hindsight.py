@@ -31,6 +31,12 @@ class Hindsight:
     # The last wording of each revised turn.
     wordings: Mapping[Reference, RecordedEvent] = field(default_factory=dict[Reference, RecordedEvent])
 
+    def undoes_after(self, user_seq: int) -> bool:
+        """Whether an event behind a user_seq put something out of force that may be folded up to there."""
+        return any(void.since > user_seq for void in self.voids.values()) or any(
+            forgotten > user_seq for forgotten in self.tombstones.values()
+        )
+
 
 def read_hindsight(connection: sqlite3.Connection, user: Reference, to_user_seq: int | None = None) -> Hindsight:
     """What to know before folding a user's events up to a user_seq (None: all there are).

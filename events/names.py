@@ -18,3 +18,15 @@ def write_names(connection: sqlite3.Connection, rows: Iterable[tuple[Reference, 
            ON CONFLICT (reference) DO UPDATE SET text = excluded.text WHERE text IS NULL""",
         rows,
     )
+
+
+def read_names(connection: sqlite3.Connection, references: Iterable[Reference]) -> dict[Reference, str]:
+    """The names of these references, without those that are erased."""
+    found: dict[Reference, str] = {}
+    for reference in references:
+        row = connection.execute(
+            "SELECT CAST(text AS BLOB) FROM names WHERE reference = ? AND text IS NOT NULL", (reference,)
+        ).fetchone()
+        if row is not None:
+            found[reference] = row[0].decode()
+    return found

@@ -16,6 +16,7 @@ from events.erasure import index_forgetting
 from events.memory import FactsExtracted, WorkParked
 from events.session import (
     ChunkClosed,
+    MemoryImported,
     SessionClosed,
     SessionErased,
     SessionForgotten,
@@ -25,7 +26,7 @@ from events.session import (
     UserForgotten,
 )
 from events.time import LATEST, Instant
-from events.withdrawal import index_withdrawal, place_turn
+from events.withdrawal import index_withdrawal, place_memory, place_turn
 
 
 class RowKind(IntEnum):
@@ -88,6 +89,10 @@ def index_event(connection: sqlite3.Connection, recorded: RecordedEvent, event: 
     match event:
         case TurnRecorded() | TurnRevised():
             _index_turn(connection, recorded, event)
+        case MemoryImported(content=content):
+            _ensure_session(connection, recorded)
+            place_memory(connection, recorded)
+            _count_turn(connection, recorded, content)
         case SessionClosed():
             _ensure_session(connection, recorded)
             _insert_row(connection, recorded, RowKind.SESSION_CLOSED, None)
@@ -136,11 +141,16 @@ def _index_turn(connection: sqlite3.Connection, recorded: RecordedEvent, turn: T
         size = len(turn.content.encode())
         connection.execute("UPDATE sessions SET bytes = bytes + ? WHERE session = ?", (size, recorded.session))
         return
+    connection.execute("UPDATE sessions SET closed = 0 WHERE session = ?", (recorded.session,))
+    _count_turn(connection, recorded, turn.content)
+
+
+def _count_turn(connection: sqlite3.Connection, recorded: RecordedEvent, content: str) -> None:
     connection.execute(
-        """UPDATE sessions SET turns = turns + 1, bytes = bytes + ?2, closed = 0,
+        """UPDATE sessions SET turns = turns + 1, bytes = bytes + ?2,
                first_at = min(coalesce(first_at, ?3), ?3), last_at = max(coalesce(last_at, ?3), ?3)
            WHERE session = ?1""",
-        (recorded.session, len(turn.content.encode()), recorded.happened_at),
+        (recorded.session, len(content.encode()), recorded.happened_at),
     )
 
 

@@ -91,6 +91,29 @@ class TurnConflicted:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryImported:
+    """A sentence that another memory knew, taken over as it is: a fact at once, and a turn of its session.
+
+    `turn_id` is the id it was sent with; `happened_at` of the envelope is when it is so. An `embedding` is base64
+    of float32, little-endian, and worth something to the model of that name alone.
+    """
+
+    wire_name: ClassVar = "memory.imported"
+    version: ClassVar = 1
+    content: Word
+    turn_id: Word
+    agent_id: Word | None = None
+    metadata: Word | None = None
+    embedding: Word | None = None
+    embedding_model: Word | None = None
+    time_source: TimeSource = TimeSource.GIVEN
+
+
+# What was said or told, whatever became of it.
+SAID = (TurnRecorded, TurnRevised, TurnConflicted, MemoryImported)
+
+
+@dataclass(frozen=True, slots=True)
 class ChunkClosed:
     """The session went quiet: its open chunk ends with the turn at this seq."""
 

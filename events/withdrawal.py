@@ -24,6 +24,8 @@ from events.session import SessionReplayed, TurnConflicted, TurnRecorded, TurnRe
 
 # SQLite takes at most 32,766 variables in a statement; this keeps statements short, too.
 _SEQS_AT_ONCE = 500
+# The row of an imported memory in `turns`: it is in no chunk, and nothing of it waits.
+MEMORY_ROW = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,15 @@ def place_turn(connection: sqlite3.Connection, recorded: RecordedEvent, event: T
     # So that retracting the turn finds every wording of it.
     connection.execute("INSERT INTO sources VALUES (?, ?, 0)", (place, recorded.seq))
     return False
+
+
+def place_memory(connection: sqlite3.Connection, recorded: RecordedEvent) -> None:
+    """Give an imported memory a row, so that it can be taken back like a turn. It waits for no extraction."""
+    connection.execute(
+        """INSERT INTO turns (seq, session, closing, turn, revision, standing, extraction)
+           VALUES (?1, ?2, ?3, ?4, 0, ?1, ?1)""",
+        (recorded.seq, recorded.session, MEMORY_ROW, recorded.key),
+    )
 
 
 def read_voids(connection: sqlite3.Connection, user: Reference, to_user_seq: int | None = None) -> dict[int, Void]:

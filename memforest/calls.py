@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memforest.errors import InvalidInput
+from memforest.origins import Why
 from memforest.past import Difference, EventPage
+from memforest.structures import Compaction, Tree, TreeNodes, Units
 from memforest.types import (
     Answer,
-    Compaction,
     Digest,
     Fact,
     FactPage,
@@ -27,8 +28,6 @@ from memforest.types import (
     Session,
     SessionClosed,
     Status,
-    Tree,
-    Units,
     User,
     Watermark,
 )
@@ -47,17 +46,38 @@ def query(
     *,
     k: int | None = None,
     mode: str | None = None,
+    filters: JsonObject | None = None,
+    embedding: Sequence[float] | None = None,
     wait_for: str | int | None = None,
     max_tokens: int | None = None,
     as_of: str | int | None = None,
+    valid_at: str | None = None,
+    between: tuple[str | None, str | None] | None = None,
+    explain: bool | None = None,
+    open_groups: bool | None = None,
 ) -> Call[Answer]:
     """Ask this user's memory: at most `k` memories by rank, and `context` within `max_tokens`.
 
-    `wait_for` (an event key, or a user_seq) holds the answer, bounded, until that event is projected.
-    `as_of` (a user_seq, or an instant in ISO 8601 with its offset) asks for what was known then.
+    `filters` holds sessions, not_sessions, roles, not_roles, kinds, entities, agents (a name or a list of them),
+    metadata (an object), said_after and said_before. `valid_at` and `between` are about what was true then: dates,
+    or instants in ISO 8601 with their offset; the end is not included. `as_of` (a user_seq, or such an instant)
+    asks for what was known then. `wait_for` (an event key, or a user_seq) holds the answer, bounded, until that
+    event is projected. `embedding` is the question's vector by the daemon's own embedder.
     """
     params = _given(
-        user_id=user_id, query=query, k=k, mode=mode, wait_for=wait_for, max_tokens=max_tokens, as_of=as_of
+        user_id=user_id,
+        query=query,
+        k=k,
+        mode=mode,
+        filters=filters,
+        embedding=None if embedding is None else list(embedding),
+        wait_for=wait_for,
+        max_tokens=max_tokens,
+        as_of=as_of,
+        valid_at=valid_at,
+        between=between,
+        explain=explain,
+        open_groups=open_groups,
     )
     return Call("query", params, lambda result: read_as(Answer, result))
 
@@ -195,14 +215,46 @@ def pin_fact(user_id: str, fact_id: str, *, pinned: bool = True) -> Call[FactSet
     return Call("facts.pin", params, lambda result: read_as(FactSettled, result), repeatable=False)
 
 
-def trees(user_id: str) -> Call[tuple[Tree, ...]]:
-    """This user's MemTrees: one for each session, each entity and the user (paper B)."""
-    return Call("trees.list", {"user_id": user_id}, lambda result: read_all(Tree, result.get("trees")))
+def trees(user_id: str, *, limit: int | None = None) -> Call[tuple[Tree, ...]]:
+    """This user's MemTrees, the largest first: one for each session, each entity and the user (paper B)."""
+    return Call(
+        "trees.list", _given(user_id=user_id, limit=limit), lambda result: read_all(Tree, result.get("trees"))
+    )
 
 
-def units(user_id: str) -> Call[Units]:
-    """This user's units and groups: the EventTree structure (paper A)."""
-    return Call("units.list", {"user_id": user_id}, lambda result: read_as(Units, result))
+def tree(
+    user_id: str,
+    scope: str | None = None,
+    kind: str | None = None,
+    *,
+    tree_id: str | None = None,
+    node: str | None = None,
+    depth: int | None = None,
+    limit: int | None = None,
+) -> Call[TreeNodes]:
+    """One MemTree from its root downwards: by scope (a session, an entity) and kind, or by its id of `trees`.
+
+    Without any it is the tree of the user. `node` begins further down; at most `depth` levels and `limit` nodes
+    come. The daemon raises NotFound when there is no such tree.
+    """
+    named = _given(tree=tree_id, scope=scope, kind=kind)
+    params = _given(user_id=user_id, **named, node=node, depth=depth, limit=limit)
+    return Call("trees.get", params, lambda result: read_as(TreeNodes, result))
+
+
+def units(user_id: str, *, limit: int | None = None, after: str | None = None) -> Call[Units]:
+    """A page of this user's units with their groups: the EventTree structure (paper A)."""
+    params = _given(user_id=user_id, limit=limit, after=after)
+    return Call("units.list", params, lambda result: read_as(Units, result))
+
+
+def why(user_id: str, memory_id: str) -> Call[Why]:
+    """Where a memory comes from: its group, facts, what a model read when, turns, and messages on the bus.
+
+    The daemon raises NotFound when there is no memory of this id (any more).
+    """
+    params = {"user_id": user_id, "memory_id": memory_id}
+    return Call("why", params, lambda result: read_as(Why, result))
 
 
 def compact(user_id: str, ratio: float) -> Call[Compaction]:

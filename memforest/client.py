@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 import anyio
 import anyio.abc
 
-from memforest import calls
+from memforest import adding, calls
 from memforest.connection import Connection
 from memforest.errors import AnswerOverdue, ConnectionLost, DaemonUnreachable, ProtocolError
 from memforest.socket_path import find_socket
@@ -81,6 +81,7 @@ class Client:
 
     query = _blocking(calls.query)
     ingest = _blocking(calls.ingest)
+    add = _blocking(adding.add)
     close_session = _blocking(calls.close_session)
     sessions = _blocking(calls.sessions)
     session = _blocking(calls.session)
@@ -98,7 +99,9 @@ class Client:
     retract_fact = _blocking(calls.retract_fact)
     pin_fact = _blocking(calls.pin_fact)
     trees = _blocking(calls.trees)
+    tree = _blocking(calls.tree)
     units = _blocking(calls.units)
+    why = _blocking(calls.why)
     compact = _blocking(calls.compact)
     digest = _blocking(calls.digest)
     dead_letters = _blocking(calls.dead_letters)
@@ -228,6 +231,7 @@ class AsyncClient:
 
     query = _awaited(calls.query)
     ingest = _awaited(calls.ingest)
+    add = _awaited(adding.add)
     close_session = _awaited(calls.close_session)
     sessions = _awaited(calls.sessions)
     session = _awaited(calls.session)
@@ -245,7 +249,9 @@ class AsyncClient:
     retract_fact = _awaited(calls.retract_fact)
     pin_fact = _awaited(calls.pin_fact)
     trees = _awaited(calls.trees)
+    tree = _awaited(calls.tree)
     units = _awaited(calls.units)
+    why = _awaited(calls.why)
     compact = _awaited(calls.compact)
     digest = _awaited(calls.digest)
     dead_letters = _awaited(calls.dead_letters)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 LINE_BYTES_MAX = 1 << 20
 # What can be sent through the socket (design 4.2); the other types of 4.1 need their own command.
 PUBLISHABLE = ("turn", "turns", "session.close")
+# And what `memforest import` takes besides: a memory of another system.
+IMPORTABLE = (*PUBLISHABLE, "memory")
 _ELSEWHERE = {
     "memory": "is imported with `memforest import`",
     "session.forget": "is asked for with `memforest forget`",
@@ -39,14 +41,15 @@ class BadRecord(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One native message and where it stands in its file (line, from 1)."""
+    """One native message and where it stands in its file (line, from 1); an export says its `place` in words."""
 
     number: int
     body: JsonObject
+    place: str = ""
 
     @property
     def type(self) -> str:
-        """turn, turns or session.close."""
+        """turn, turns, memory or session.close."""
         return cast("str", self.body["type"])
 
     @property
@@ -90,22 +93,24 @@ def parse_line(number: int, line: bytes) -> Record:
     return Record(number, body)
 
 
-def fault_of(body: JsonObject) -> str | None:
-    """Why this is no publishable native message, or None when it is one."""
+def fault_of(body: JsonObject, kinds: tuple[str, ...] = PUBLISHABLE) -> str | None:
+    """Why this is no native message of these types, or None when it is one."""
     kind: object = body.get("type")
-    if kind not in PUBLISHABLE:
+    if kind not in kinds:
         if isinstance(kind, str) and kind in _ELSEWHERE:
             return f"a `{kind}` {_ELSEWHERE[kind]}, not with `publish`"
-        return "`type` is none of " + ", ".join(PUBLISHABLE)
+        return "`type` is none of " + ", ".join(kinds)
     for name in ("user_id", "session_id"):
         if not _is_name(body.get(name)):
             return f"`{name}` is missing or no text"
     try:
         encode_json(body)
     except InvalidInput:
-        return "holds half a surrogate pair, which UTF-8 cannot carry"
+        return "holds half a surrogate pair or an infinite number, which JSON in UTF-8 cannot carry"
     if kind == "turn":
         return _fault_of_turn(body)
+    if kind == "memory":
+        return None if _is_name(body.get("content")) else "`content` is missing or no text"
     return _fault_of_turns(body.get("turns")) if kind == "turns" else None
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import click
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -94,6 +95,27 @@ class Screen:
             console.print(grid)
         if not number:
             click.echo(empty)
+
+    def row(self, depth: int, cells: Sequence[object]) -> None:
+        """One line of an indented tale, its last cell the text; in a pipe the depth is the first cell.
+
+        For people the text stands under its details, folded to the terminal; empty cells are left out.
+        """
+        if not self.is_terminal:
+            flat = (" ".join(shown(cell, people=False).split()) for cell in cells)
+            click.echo("\t".join((str(depth), *flat)))
+            return
+        *details, text = (shown(cell, people=True) for cell in cells)
+        console = Console(highlight=False)
+        indent = (0, 0, 0, 2 * depth)
+        console.print(Padding(Text(" · ".join(filter(None, details)), style="dim" if depth else "bold"), indent))
+        if text:
+            console.print(Padding(Text(text), (0, 0, 0, 2 * depth + 2)))
+
+    def interval(self, start: datetime | None, end: datetime | None) -> str:
+        """A stretch of time as one cell: an instant when it has no length; in a pipe as ISO 8601 has it."""
+        ends = (shown(at, people=self.is_terminal) for at in (start, end) if at is not None)
+        return (" to " if self.is_terminal else "/").join(dict.fromkeys(ends))
 
     def line(self, sentence: str) -> None:
         """One plain line of result."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from memforest import calls
-from memforest.errors import AnswerOverdue, Busy, ProtocolError, Unavailable
+from memforest.errors import AnswerOverdue, Busy, Conflict, ProtocolError, RequestInvalid, Unavailable
 from memforest.wire import REQUEST_BYTES_MAX, encode_json
 
 if TYPE_CHECKING:
@@ -49,10 +50,13 @@ class Tally:
 
     done: int = 0
     turns: int = 0
+    memories: int = 0
     duplicates: int = 0
     sessions_closed: int = 0
     # The last event key of each user: what to wait for.
     last_keys: dict[str, str] = field(default_factory=dict[str, str])
+    # Everyone of whom something was sent, and the sessions it belongs to.
+    sessions: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
 
 
 def publish(
@@ -62,31 +66,57 @@ def publish(
     done: int,
     id_prefix: str,
     pause: Callable[[float], None] = time.sleep,
+    refused: Callable[[Record, str], None] | None = None,
 ) -> Iterator[Tally]:
     """Send all but the first `done` records, and yield the tally each time a batch is confirmed.
 
+    What the daemon finds wrong with a record is told to `refused`, and the rest is sent; without it that is raised.
     Raises DaemonError or DaemonUnreachable; everything up to the last tally is on the bus then.
     """
     tally = Tally(done=done)
     for batch in batches(islice(records, done, None)):
-        bodies = [with_ids(record, id_prefix) for record in batch]
-        if batch[0].type == "session.close":
-            body = bodies[0]
-            close = calls.close_session(body["user_id"], body["session_id"], close_id=body["id"])
-            closed = _patiently(caller, close, pause)
-            tally.sessions_closed += 1
-            tally.duplicates += closed.duplicate
-            if closed.key:
-                tally.last_keys[batch[0].user_id] = closed.key
-        else:
-            published = _patiently(caller, calls.ingest(bodies), pause)
-            for record, receipt in zip(batch, published, strict=True):
-                tally.turns += len(record.body.get("turns", (record,)))
-                tally.duplicates += receipt.duplicate
-                if receipt.keys:
-                    tally.last_keys[record.user_id] = receipt.keys[-1]
+        waiting = [batch]
+        while waiting:
+            part = waiting.pop()
+            try:
+                _send(caller, part, tally, id_prefix, pause)
+            except RequestInvalid as error:
+                if refused is None:
+                    raise
+                # One record of the part: all of them are refused with it, so look for it by halves.
+                if len(part) == 1:
+                    refused(part[0], re.sub(r"^message \d+: ", "", str(error)))
+                else:
+                    waiting += [part[len(part) // 2 :], part[: len(part) // 2]]
         tally.done += len(batch)
         yield tally
+
+
+def _send(
+    caller: Caller, batch: list[Record], tally: Tally, id_prefix: str, pause: Callable[[float], None]
+) -> None:
+    """Send a batch and count what was confirmed, but for `done`."""
+    bodies = [with_ids(record, id_prefix) for record in batch]
+    if batch[0].type == "session.close":
+        body = bodies[0]
+        close = calls.close_session(body["user_id"], body["session_id"], close_id=body["id"])
+        closed = _patiently(caller, close, pause)
+        tally.sessions_closed += 1
+        tally.duplicates += closed.duplicate
+        if closed.key:
+            tally.last_keys[batch[0].user_id] = closed.key
+    else:
+        published = _patiently(caller, calls.ingest(bodies), pause)
+        for record, receipt in zip(batch, published, strict=True):
+            if record.type == "memory":
+                tally.memories += 1
+            else:
+                tally.turns += len(record.body.get("turns", (record,)))
+            tally.duplicates += receipt.duplicate
+            if receipt.keys:
+                tally.last_keys[record.user_id] = receipt.keys[-1]
+    for record in batch:
+        tally.sessions.setdefault(record.user_id, set()).add(record.session_id)
 
 
 def batches(
@@ -137,7 +167,7 @@ def wait_until_built(
 ) -> None:
     """Return when what was published is projected and no work of these users waits.
 
-    Raises AnswerOverdue after `timeout_s`, and the daemon's error for a message it did not take.
+    A message that the daemon did not take ends the waiting for it, too. Raises AnswerOverdue after `timeout_s`.
     """
     deadline = time.monotonic() + timeout_s
     for user_id, key in last_keys.items():
@@ -148,7 +178,9 @@ def wait_until_built(
                 raise AnswerOverdue(f"Not built within {timeout_s:g} s; the daemon goes on with it.")
             try:
                 if not arrived:
-                    caller.call(calls.query(user_id, "memory", k=1, wait_for=key))
+                    # Refused: it came, and `outcome` tells what became of it.
+                    with suppress(Conflict, RequestInvalid):
+                        caller.call(calls.query(user_id, "memory", k=1, wait_for=key))
                     arrived = True
                 mark = caller.call(calls.status(user_id)).watermark
                 if mark is None:

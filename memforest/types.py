@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from memforest.explained import Explanation
+
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
@@ -33,8 +35,29 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a turn that is no text: an image, a file, by reference."""
+
+    kind: str
+    reference: str
+    caption: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A fact inside a group."""
+
+    id: str
+    text: str
+    said_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
-    """One item of an answer: a chunk, a fact, a group or a summary, with where it comes from."""
+    """One item of an answer: a chunk, a fact, a group or a summary, with where it comes from.
+
+    `members` are the facts of a group, when `open_groups` was asked for.
+    """
 
     id: str
     kind: str
@@ -47,16 +70,25 @@ class Memory:
     propagation: float | None = None
     sessions: tuple[str, ...] = ()
     sources: tuple[Source, ...] = ()
+    parts: tuple[Part, ...] = ()
+    members: tuple[Member, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Memories by rank, the same as prompt-ready text in time order, and the watermark."""
+    """Memories by rank, the same as prompt-ready text in time order, and the watermark.
+
+    `confidence` is from 0 to 1; `insufficient` says that it is too low to answer from. `redacted`, of an answer as
+    of then: events of before whose words are gone.
+    """
 
     memories: tuple[Memory, ...]
     context: str
     watermark: Watermark
-    redacted: int | None = None  # of an answer as of then: events of before whose words are gone
+    confidence: float | None = None
+    insufficient: bool = False
+    redacted: int | None = None
+    explanation: Explanation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,61 +287,6 @@ class FactPage:
 
     facts: tuple[Fact, ...]
     next: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Tree:
-    """One MemTree: what it is about, its size, and how many of its nodes wait for a summary."""
-
-    scope: str
-    kind: str
-    leaves: int
-    height: int
-    nodes: int
-    dirty: bool | int = 0
-    root_text: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """One unit of the EventTrees and how many nodes, facts and groups it has."""
-
-    id: str | int
-    nodes: int
-    facts: int
-    groups: int
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Nodes that were merged into one; `members` are ids of facts. `text` is None once its words are gone."""
-
-    id: str
-    text: str
-    members: tuple[str, ...] = ()
-    time_start: datetime | None = None
-    time_end: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Units:
-    """A user's units and the groups in them."""
-
-    units: tuple[Unit, ...]
-    groups: tuple[Group, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Compaction:
-    """What one compaction did to the EventTree nodes; `cut` is the share (0-1) that went."""
-
-    facts: int
-    nodes_before: int
-    nodes_after: int
-    cut: float
-    groups: int
-    units: int
-    loss_bound: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

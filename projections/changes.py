@@ -300,7 +300,7 @@ class Watch:
         self._hidden, self._hidden_turns = self._memory.hidden, self._memory.hidden_turns
         rows = rows_before - len(nodes) if turns else 0
         if sessions:
-            rows += sum(node is not None and bool(node.sessions & sessions) for node in nodes.nodes)
+            rows += nodes.live_rows().size - nodes.live_rows(sessions).size
         return tuple(sorted(sessions)), tuple(sorted(turns)), rows
 
 

@@ -28,6 +28,7 @@ from events.memory import (
 )
 from events.session import (
     ChunkClosed,
+    MemoryImported,
     ReplayStarted,
     SessionClosed,
     SessionForgotten,
@@ -44,7 +45,9 @@ from projections.memtree.forest import Forest, LeafText
 from projections.memtree.shape import TreeShape
 from projections.memtree.tree import Leaf
 from projections.placement import Placement
+from projections.recall.filters import turn_marks
 from projections.recall.nodes import NodeKind, NodeSet, SearchNode
+from projections.recall.rooms import SearchOptions
 from projections.replays import Replays
 from projections.texts import TurnsText, WrittenText
 from projections.transcript import Cut, Transcript
@@ -58,6 +61,8 @@ class MemoryParameters:
     shape: TreeShape = field(default_factory=TreeShape)  # k
     concatenation_max: int = 800  # characters; ours: a short node needs no model call
     generation: int = 1
+    # How it is searched, which changes nothing that is folded.
+    search: SearchOptions = field(default_factory=SearchOptions, compare=False, repr=False)
 
 
 class Memory:
@@ -80,8 +85,8 @@ class Memory:
         self.chunks = self.transcript.chunks
         self.waiting_chunks = self.transcript.waiting
         self.forest = Forest(parameters.shape, parameters.concatenation_max)
-        self.nodes = NodeSet()
-        self.placement = Placement(self.forest, self.nodes)
+        self.nodes = NodeSet(user, parameters.search)
+        self.placement = Placement(user, self.forest, self.nodes, self.transcript)
         self.canon = self.placement.canon
         self.scopes = self.placement.scopes
         self.units = self.placement.units
@@ -136,6 +141,12 @@ class Memory:
         """Chunks to extract, facts to admit and nodes to summarise (design 4.2)."""
         return len(self.waiting_chunks) + len(self.canon.waiting) + self.forest.dirty_count()
 
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in memory, vectors included (measured per object; tests/benchmarks/loading.py)."""
+        facts = self.canon.facts
+        return self.nodes.size_bytes + 900 * len(self.turns) + 2_400 * len(facts) + 600 * len(self.chunks)
+
     def open_chunk(self, session: Reference) -> tuple[int, ...]:
         """The turns of a session that are in no closed chunk yet."""
         return self.transcript.open_chunk(session)
@@ -168,10 +179,19 @@ class Memory:
         assert isinstance(said, TurnRecorded | TurnRevised)
         self.session_ids[recorded.session] = recorded.session_id or ""
         self.active_sessions[recorded.session] = recorded.recorded_at
-        self._show_cut(self.transcript.place_turn(recorded, standing))
+        self._show_cut(self.transcript.place_turn(recorded, standing, turn_marks(said, self.nodes.mark)))
         for turn in self._retracted & self.transcript.placed.keys():
             self.withdraw_turn(turn)
-        self.placement.set_scopes(self.scopes.count_turn(said.content, said.role, said.name))
+        self.placement.set_scopes(self.scopes.count_turn(said.content, said.role, said.name, standing.seq))
+
+    def import_memory(self, recorded: RecordedEvent, event: MemoryImported) -> None:
+        """What another memory knew is a fact at once, and waits for nothing."""
+        assert recorded.session is not None
+        self.session_ids[recorded.session] = recorded.session_id or ""
+        self.transcript.place_memory(recorded, turn_marks(event, self.nodes.mark))
+        self.placement.take_over(recorded, event)
+        if recorded.key in self._retracted:
+            self.withdraw_turn(recorded.key)
 
     def withdraw_turn(self, turn: Reference, revision: int | None = None) -> None:
         """What a turn said stands no more: it has a later revision, or (None) it was retracted.
@@ -179,16 +199,17 @@ class Memory:
         Hidden at once, with all that rests on it; gone when this Memory is folded again.
         """
         placed = self.transcript.placed.get(turn)
-        if placed is None:
+        seq = self.transcript.memories.get(turn) if placed is None else placed.seq
+        if seq is None:
             if revision is None:
                 self._retracted.add(turn)  # it may be in the log and not folded yet
             return
-        if revision is not None and revision <= placed.revision:
+        if revision is not None and (placed is None or revision <= placed.revision):
             return
-        self.hidden_turns |= {placed.seq}
+        self.hidden_turns |= {seq}
         self.needs_rebuild = self._frozen = True
         for node in [self.nodes.node(int(row)) for row in self.nodes.live_rows(frozenset())]:
-            if placed.seq in node.turns:
+            if seq in node.turns:
                 self.nodes.remove(node.id)
 
     def _show_cut(self, cut: Cut | None) -> None:
@@ -212,7 +233,7 @@ class Memory:
             time_end=max(said_at),
             length=len(cut.text),
         )
-        self.nodes.add(node, cut.text)
+        self.nodes.add(node, cut.text, self.transcript.marks_of(cut.turns))
         if cut.chunk is not None:
             scope = Scope(ScopeKind.SESSION, cut.session.hex())
             leaf = Leaf(node.time_start, cut.leaf_key, node.time_end)
@@ -286,6 +307,7 @@ _UNDOING = (TurnRevised, TurnRetracted, SessionForgotten, UserForgotten)
 # The map of the fold: which event changes what. Types that are not here change nothing.
 _HANDLERS: dict[type[Event], Callable[[Memory, RecordedEvent, Any], None]] = {
     TurnRetracted: lambda memory, _, event: memory.withdraw_turn(event.turn),
+    MemoryImported: Memory.import_memory,
     SessionClosed: Memory.close_session,
     ChunkClosed: Memory.close_chunk,
     SessionForgotten: _on_forgotten,

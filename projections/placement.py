@@ -5,9 +5,9 @@ Each change of a fact brings all of these along, and what people say of facts is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from events.envelope import RecordedEvent
+from events.envelope import RecordedEvent, Reference
 from events.memory import (
     FactCorrected,
     FactId,
@@ -17,30 +17,35 @@ from events.memory import (
     NodesMerged,
     Pointer,
 )
+from events.session import MemoryImported
 from events.time import Instant
 from projections.eventtree.units import Group, Units
 from projections.facts.canonical import Canon, Fact, Likeness, Occurrence, read_likeness, read_statement
 from projections.facts.corrections import Disclaimer, Disclaimers, exactly, read_disclaimer
+from projections.facts.imported import read_memory
 from projections.facts.scopes import EntityScopes, Scope
 from projections.memtree.forest import Forest, LeafText
 from projections.memtree.tree import Leaf
+from projections.recall.filters import label_marks
 from projections.recall.nodes import NodeKind, NodeSet, SearchNode
 from projections.texts import FactText, WrittenText
+from projections.transcript import Transcript
 
 
 class Placement:
     """The facts of one user with everything that is made of them in the fold."""
 
-    def __init__(self, forest: Forest, nodes: NodeSet) -> None:
-        """`forest` and `nodes` hold chunks, too."""
+    def __init__(self, user: Reference, forest: Forest, nodes: NodeSet, transcript: Transcript) -> None:
+        """`forest` and `nodes` hold chunks, too; `transcript` knows the turns that facts rest on."""
         self.canon = Canon()
-        self.disclaimers = Disclaimers()
-        self.scopes = EntityScopes()
+        self.disclaimers = Disclaimers(user)
+        self.scopes = EntityScopes(user)
         self.units = Units()
         # Which facts stand in the tree of each entity scope (and of `user`) now.
         self.members: dict[Scope, set[FactId]] = {}
         self._forest = forest
         self._nodes = nodes
+        self._transcript = transcript
         # Texts of facts between extraction and admission, when they are indexed.
         self._waiting_texts: dict[Pointer, str] = {}
 
@@ -65,8 +70,8 @@ class Placement:
 
     def correct(self, recorded: RecordedEvent, event: FactCorrected, said_at: Mapping[int, Instant]) -> None:
         """Something else is so: a fact of its own, or the one that says this already."""
-        says = read_likeness(event.says)
-        if says != read_likeness(event.was):
+        says = read_likeness(event.says, recorded.user)
+        if says != read_likeness(event.was, recorded.user):
             self._disclaim(read_disclaimer(recorded, event), event.fact)
         else:
             self._withdraw(event.fact, says, spare_corrected=True)  # only how it is written was corrected
@@ -76,6 +81,13 @@ class Placement:
         """A fact stays as it is: it rests on the pin, too, and leaves its group."""
         fact = self._state(read_statement(recorded, event, said_at), event.says.text, event.fact)
         self._leave_group(fact.id)
+
+    def take_over(self, recorded: RecordedEvent, event: MemoryImported) -> None:
+        """An imported memory is a fact at once, unless a person said before that it is not so."""
+        occurrence = read_memory(recorded, event, self.scopes.named_in(event.content))
+        if not self.disclaimers.unwanted((occurrence,), {occurrence.pointer: event.content}):
+            fact = self.canon.admit(occurrence)
+            self.set_scopes(self._place(fact, occurrence, event.content))
 
     def merge(self, recorded: RecordedEvent, event: NodesMerged) -> None:
         """A group replaces its members in the search."""
@@ -88,7 +100,9 @@ class Placement:
         for member in event.members:
             if member in self._nodes.row_of:
                 self._nodes.set_aside(member)
-        self._nodes.add(self._group_node(group), event.text)
+        node = self._group_node(group)
+        labels = (label for member in event.members for label in facts[member].labels)
+        self._nodes.add(node, event.text, self._marks_of(node, labels), event.members)
 
     def set_scopes(self, labels: set[str]) -> None:
         """Bring the trees of these labels' scopes to what they should hold."""
@@ -104,12 +118,19 @@ class Placement:
 
     def _place(self, fact: Fact, occurrence: Occurrence, text: str) -> set[str]:
         """Show a fact that was founded or joined by an occurrence; the labels it names."""
+        node = self._fact_node(fact)
+        marks = self._marks_of(node, fact.labels)
         if fact.first is occurrence:
-            self._nodes.add(self._fact_node(fact), text)
+            self._nodes.add(node, text, marks)
         elif fact.id in self.units.group_of:
-            self._nodes.replace(self._group_node(self.units.groups[self.units.group_of[fact.id]]))
+            group = self._group_node(self.units.groups[self.units.group_of[fact.id]])
+            self._nodes.replace(group)
+            self._nodes.add_marks(group.id, marks)
         else:
-            self._nodes.replace(self._fact_node(fact))
+            self._nodes.replace(node, marks)
+        named = label_marks(fact.labels, self._nodes.mark)
+        for chunk in self._transcript.chunks_of(occurrence.turns):
+            self._nodes.add_marks(chunk, named)
         return self.scopes.add_fact(fact.id, occurrence.mentions, fact.sessions)
 
     def _state(self, occurrence: Occurrence, text: str, fact_id: FactId | None = None) -> Fact:
@@ -162,7 +183,13 @@ class Placement:
         if group.id in self._nodes.row_of:
             self._nodes.remove(group.id)
         for member in group.members:
-            self._nodes.bring_back(self._fact_node(self.canon.facts[member]))
+            fact = self.canon.facts[member]
+            node = self._fact_node(fact)
+            self._nodes.bring_back(node, self._marks_of(node, fact.labels))
+
+    def _marks_of(self, node: SearchNode, labels: Iterable[str]) -> set[int]:
+        """What filters may ask of a node that names these entities."""
+        return self._transcript.marks_of(node.turns) | label_marks(labels, self._nodes.mark)
 
     def _leaf_text(self, fact: FactId) -> LeafText:
         """Its words were said where it was first read; the summary's lineage is that session alone."""

@@ -12,6 +12,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from events.envelope import Reference
+from events.errors import MemForestError
 from events.memory import ExtractedFact
 from events.time import Instant
 
@@ -74,8 +76,18 @@ class LanguageModel(Protocol):
         ...
 
 
+class EmbedderUnavailable(MemForestError):
+    """No vectors can be made now; `status` says why, and until then words alone rank."""
+
+    code = "unavailable"
+
+
+class TextRefused(EmbedderUnavailable):
+    """The embedder takes other texts, and not one of these."""
+
+
 class Embedder(Protocol):
-    """Turns texts into unit vectors."""
+    """Turns texts into unit vectors. The same text gets the same bits, whatever it is embedded beside."""
 
     @property
     def name(self) -> str:
@@ -84,7 +96,12 @@ class Embedder(Protocol):
 
     @property
     def dimensions(self) -> int:
-        """Width of a row."""
+        """Width of a row; 0 as long as an endpoint has not told it yet."""
+        ...
+
+    @property
+    def trouble(self) -> str | None:
+        """Why it made no vectors when it was asked last, in a sentence; None while it works."""
         ...
 
     @property
@@ -93,5 +110,65 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
-        """One unit row a text, in the order given, shape (len(texts), dimensions)."""
+        """One unit row a text that is stored, in the order given, shape (len(texts), dimensions).
+
+        Raises `EmbedderUnavailable`.
+        """
+        ...
+
+    async def embed_question(self, text: str) -> Vectors:
+        """The unit vector of a question, shape (dimensions,): some models want to know which it is.
+
+        It waits for no stored texts, and not for long. Raises `EmbedderUnavailable`.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CachedVector:
+    """A unit vector as it is stored and searched.
+
+    `key` names the text for ever: the leaf key of a closed chunk, or seq and n of a fact's first occurrence.
+    `seqs` are the events whose words are in the text; when one of them is erased, the vector is, too.
+    """
+
+    key: bytes
+    seqs: tuple[int, ...]
+    vector: NDArray[np.float16]  # (dimensions,)
+
+
+class VectorCache(Protocol):
+    """Vectors that were made once. Losing them costs time only."""
+
+    async def load(self, user: Reference, model: str, keys: Sequence[bytes]) -> dict[bytes, NDArray[np.float16]]:
+        """The vectors of these keys that are here, bit for bit as they were kept."""
+        ...
+
+    async def keep(self, user: Reference, model: str, vectors: Sequence[CachedVector]) -> None:
+        """Keep vectors for the next time; those of a user who was forgotten meanwhile are dropped."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSnapshot:
+    """A Memory without words, as it stood at `user_seq`; `made_by` is a hash of all that decides its form."""
+
+    user_seq: int
+    made_by: bytes
+    content: bytes
+
+
+class SnapshotStore(Protocol):
+    """At most one snapshot a user. Losing one costs a fold."""
+
+    async def load_snapshot(self, user: Reference) -> StoredSnapshot | None:
+        """The snapshot of a user, when there is one and it is as it was kept."""
+        ...
+
+    async def keep_snapshot(self, user: Reference, snapshot: StoredSnapshot) -> None:
+        """Keep a snapshot in place of the one before."""
+        ...
+
+    async def drop_snapshot(self, user: Reference) -> None:
+        """Let go of a user's snapshot, so that nothing of it is left in the file."""
         ...

@@ -16,7 +16,7 @@ from events.memory import (
     NodesMerged,
     Pointer,
 )
-from events.session import TurnRecorded, TurnRevised
+from events.session import MemoryImported, TurnRecorded, TurnRevised
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class TurnsText:
 
 @dataclass(frozen=True, slots=True)
 class FactText:
-    """The text of one extracted fact, or of one that a person wrote or keeps."""
+    """The text of one extracted fact, of one that a person wrote or keeps, or of an imported memory."""
 
     occurrence: Pointer
 
@@ -71,6 +71,8 @@ def compose(ref: TextRef, recorded: Mapping[int, RecordedEvent]) -> str | None:
             return None
         if isinstance(event, FactCorrected | FactPinned):
             return event.says.text
+        if isinstance(event, MemoryImported):
+            return event.content
         if not isinstance(event, FactsExtracted):
             raise LogDamaged(f"the event at seq {ref.occurrence.seq} holds no facts")
         return event.facts[ref.occurrence.n].text

@@ -27,6 +27,7 @@ class TurnKept:
     key: Reference
     session: Reference
     said_at: Instant
+    marks: tuple[int, ...] = ()  # what filters may ask of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +80,15 @@ class Transcript:
         # Closed chunks that no extraction covers yet.
         self.waiting: dict[ChunkKey, Chunk] = {}
         self.placed: dict[Reference, Placed] = {}
+        # Imported memories by their key, to the seq of each.
+        self.memories: dict[Reference, int] = {}
         self._chunk_turns = chunk_turns
         self._hindsight = hindsight
         self._sessions: dict[Reference, _Session] = {}
         self._standing: dict[int, int] = {}
         self._covered: set[int] = set()
         self._chunk_of_turn: dict[int, ChunkKey] = {}
+        self._marks: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def wording_of(self, recorded: RecordedEvent) -> RecordedEvent | None:
         """The event that says what is at a new place; None when this event begins none."""
@@ -97,15 +101,17 @@ class Transcript:
         standing = self._hindsight.wordings.get(turn, recorded)
         return None if standing.seq in self._hindsight.voids else standing
 
-    def place_turn(self, recorded: RecordedEvent, standing: RecordedEvent) -> Cut:
-        """A turn takes the next place of its session, in the wording that stands."""
+    def place_turn(self, recorded: RecordedEvent, standing: RecordedEvent, marks: tuple[int, ...] = ()) -> Cut:
+        """A turn takes the next place of its session, in the wording that stands; `marks` are of that wording."""
         event = standing.event
         assert recorded.session is not None
         assert isinstance(event, TurnRecorded | TurnRevised)
         # An edit without a time of its own says the same thing at the same time.
         untimed = event.time_source is TimeSource.BUS
         said_at = recorded.happened_at if untimed else standing.happened_at
-        self.turns[standing.seq] = TurnKept(standing.key, recorded.session, said_at)
+        # Most turns of a user carry the same few marks.
+        marks = self._marks.setdefault(marks, marks)
+        self.turns[standing.seq] = TurnKept(standing.key, recorded.session, said_at, marks)
         self._standing[recorded.seq] = standing.seq
         self.placed[_turn_of(standing, event)] = Placed(recorded.seq, standing.seq, event.revision)
         line = turn_line(event)
@@ -113,6 +119,13 @@ class Transcript:
         state = self._session(recorded.session)
         state.lines.append(_Line(standing.seq, line, mark))
         return self._place(recorded.session, state, recorded.seq)
+
+    def place_memory(self, recorded: RecordedEvent, marks: tuple[int, ...]) -> None:
+        """An imported memory is a turn of its own: facts rest on it, and it stands in no chunk."""
+        assert recorded.session is not None
+        marks = self._marks.setdefault(marks, marks)
+        self.turns[recorded.seq] = TurnKept(recorded.key, recorded.session, recorded.happened_at, marks)
+        self.memories[recorded.key] = recorded.seq
 
     def leave_hole(self, session: Reference, place: int) -> Cut:
         """The place of a retracted turn."""
@@ -136,10 +149,18 @@ class Transcript:
                 return (self._standing[places[at]],)
         return ()
 
+    def chunks_of(self, turns: Iterable[int]) -> set[ChunkKey]:
+        """The closed chunks that these turns stand in."""
+        return {self._chunk_of_turn[seq] for seq in turns if seq in self._chunk_of_turn}
+
+    def marks_of(self, turns: Iterable[int]) -> set[int]:
+        """What filters may ask of a memory that rests on these turns."""
+        return {mark for seq in turns if seq in self.turns for mark in self.turns[seq].marks}
+
     def cover(self, turns: Iterable[int]) -> None:
         """An extraction, or its parking, took these turns: their chunk waits no longer."""
         self._covered.update(turns)
-        for key in {self._chunk_of_turn[seq] for seq in turns if seq in self._chunk_of_turn}:
+        for key in self.chunks_of(turns):
             if key in self.waiting and self._covered.issuperset(self.chunks[key].turns):
                 del self.waiting[key]
 

@@ -143,15 +143,21 @@ class ScriptedEmbedder:
 
     name = "scripted"
     ranks = False
+    trouble: str | None = None
 
     def __init__(self, dimensions: int = 16, seed: int = 0) -> None:
         self.dimensions = dimensions
         self.texts: list[str] = []
+        self.questions: list[str] = []
         self._key = seed.to_bytes(8, "big")
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         self.texts.extend(texts)
         return np.array([self._row(text) for text in texts], dtype=np.float32).reshape(-1, self.dimensions)
+
+    async def embed_question(self, text: str) -> Vectors:
+        self.questions.append(text)
+        return self._row(text)
 
     def _row(self, text: str) -> Vectors:
         seed = int.from_bytes(blake2b(text.encode(), key=self._key, digest_size=8).digest(), "big")

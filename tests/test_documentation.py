@@ -15,7 +15,7 @@ import pytest
 
 import daemon.cli
 import memforest.cli
-from daemon.config import Config, config_keys, read_config
+from daemon.config import Config, config_keys, effective_values, read_config
 from daemon.decoding import Message
 from daemon.handlers import METHODS
 from daemon.logs import LOG_EVENTS
@@ -133,7 +133,7 @@ def test_the_example_configuration_shows_every_key_with_its_default() -> None:
         f"{section}.{key}": value for section, keys in active.items() for key, value in keys.items()
     } == EXAMPLE_SETS
     assert {f"{section}.{key}": value for section, keys in shown.items() for key, value in keys.items()} == {
-        **CONFIG_KEYS,
+        **effective_values(Config()),
         **EXAMPLE_SETS,
     }
 

@@ -63,6 +63,11 @@ class HashingEmbedder:
         return self._dimensions
 
     @property
+    def trouble(self) -> None:
+        """It cannot fail."""
+        return
+
+    @property
     def ranks(self) -> bool:
         """False: BM25 alone ranks better than these cosines (algorithms.md 3)."""
         return False
@@ -75,6 +80,11 @@ class HashingEmbedder:
         if ready and len(kept) <= INLINE_TEXTS_MAX and sum(map(len, kept)) <= INLINE_CHARS_MAX:
             return self.rows(kept)
         return await anyio.to_thread.run_sync(partial(self.rows, kept))
+
+    async def embed_question(self, text: str) -> Vectors:
+        """The unit vector of a question, shape (dimensions,)."""
+        row: Vectors = (await self.embed([text]))[0]
+        return row
 
     def rows(self, texts: Sequence[str]) -> Vectors:
         """The same as `embed`, on the calling thread."""

@@ -1,67 +1,90 @@
-"""`query`, `users` and `status`: reading, which changes nothing."""
+"""`query` and `users`: reading, which changes nothing."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from memforest import calls
+from memforest.commands.answer_view import NOBODY, is_unknown, show_answer, show_explanation
+from memforest.commands.completing import complete_user
+from memforest.commands.filtering import with_filters
 from memforest.commands.options import with_daemon
-from memforest.output import Screen, flatten
+from memforest.output import Screen
 
 if TYPE_CHECKING:
     from memforest.client import Client
-    from memforest.types import Answer, Status, User
+    from memforest.types import Answer, User
 
 
 @click.command()
-@click.argument("user")
+@click.argument("user", shell_complete=complete_user)
 @click.argument("question")
 @click.option("-k", type=click.IntRange(min=1), help="How many memories; 10, or with --max-tokens what fits.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="Bound of the context, in tokens.")
-@click.option("--wait-for", metavar="KEY|SEQ", help="First wait until this event is in the memory.")
+@click.option("--mode", type=click.Choice(["agpr", "flat"]), help="flat ranks by words and vectors alone.")
+@with_filters
+@click.option("--valid-at", metavar="TIME", help="Only what was true at this date, or time with its offset.")
+@click.option("--between", nargs=2, metavar="FROM TO", help="Only what was true in between; TO is not included.")
 @click.option("--as-of", metavar="USER_SEQ|TIME", help="Ask what was known then; a time with its offset.")
+@click.option("--wait-for", metavar="KEY|SEQ", help="First wait until this event is in the memory.")
+@click.option("--open-groups", is_flag=True, help="Show the facts inside groups, too.")
 @click.option("--context", is_flag=True, help="Print the prompt-ready text instead of the list.")
+@click.option("--explain", is_flag=True, help="Show how the answer came about.")
 @with_daemon
 def query(
     client: Client,
     screen: Screen,
     user: str,
     question: str,
-    k: int | None,
-    max_tokens: int | None,
+    *,
     wait_for: str | None,
     as_of: str | None,
+    open_groups: bool,
     context: bool,
+    explain: bool,
+    **more: Any,
 ) -> None:
     """Ask USER's memory a QUESTION."""
-    event = int(wait_for) if wait_for and wait_for.isdecimal() else wait_for
-    position = int(as_of) if as_of and as_of.isdecimal() else as_of
 
     def show(answer: Answer) -> None:
         if context:
             screen.line(answer.context)
-        else:
-            _show_memories(screen, answer)
-        mark = answer.watermark
-        if answer.redacted:
-            screen.note(f"The words of {answer.redacted} events before are gone.")
-        if not mark.is_current and as_of is None:
-            screen.note(f"Still being built: {mark.pending} pieces of work wait, {mark.lag_s:.1f} s behind.")
+        elif answer.explanation is None or screen.is_terminal:  # in a pipe every line is of one kind
+            show_answer(screen, answer)
+        if answer.explanation is not None:
+            show_explanation(screen, answer.explanation)
+        _remark(screen, answer, past=as_of is not None)
 
-    call = calls.query(user, question, k=k, max_tokens=max_tokens, wait_for=event, as_of=position)
+    call = calls.query(
+        user,
+        question,
+        wait_for=_position(wait_for),
+        as_of=_position(as_of),
+        open_groups=open_groups or None,
+        explain=explain or None,
+        **more,
+    )
     screen.answer(client, call, show)
 
 
-def _show_memories(screen: Screen, answer: Answer) -> None:
-    screen.passages(
-        (
-            (memory.text, (memory.score, memory.said_at, memory.kind, memory.sessions))
-            for memory in answer.memories
-        ),
-        empty="Nothing is remembered that answers this.",
-    )
+def _position(given: str | None) -> str | int | None:
+    """All digits are a user_seq, anything else is a key or an instant."""
+    return int(given) if given and given.isascii() and given.isdecimal() else given
+
+
+def _remark(screen: Screen, answer: Answer, *, past: bool) -> None:
+    """What has to be known beside the answer."""
+    mark = answer.watermark
+    if is_unknown(answer) and not past:
+        screen.note(NOBODY)
+    elif answer.insufficient and answer.memories:
+        screen.note("Perhaps none of this answers it.")
+    if answer.redacted:
+        screen.note(f"The words of {answer.redacted} events before are gone.")
+    if not mark.is_current and not past:
+        screen.note(f"Still being built: {mark.pending} pieces of work wait, {mark.lag_s:.1f} s behind.")
 
 
 @click.command()
@@ -77,23 +100,3 @@ def users(client: Client, screen: Screen) -> None:
         )
 
     screen.answer(client, calls.users(), show)
-
-
-@click.command()
-@click.option("--user", help="Also show how far this user's memory is built.")
-@with_daemon
-def status(client: Client, screen: Screen, user: str | None) -> None:
-    """Show how the daemon is."""
-
-    def show(report: Status) -> None:
-        rows = list(flatten(report.sections))
-        if (mark := report.watermark) is not None:
-            rows += [
-                ("watermark.user_seq", mark.user_seq),
-                ("watermark.projected_user_seq", mark.projected_user_seq),
-                ("watermark.pending", mark.pending),
-                ("watermark.lag_s", mark.lag_s),
-            ]
-        screen.table(("what", "is"), rows, empty="The daemon says nothing of itself.")
-
-    screen.answer(client, calls.status(user), show)

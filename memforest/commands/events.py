@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING
 
 import click
 
 from memforest import calls
+from memforest.commands.completing import complete_session, complete_user
 from memforest.commands.options import with_daemon
 from memforest.errors import InvalidInput, NotFound
 from memforest.output import shown, tidy
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from memforest.client import Client
     from memforest.output import Screen
     from memforest.past import SessionEvent
@@ -21,27 +25,45 @@ if TYPE_CHECKING:
 # The daemon holds a question for so long when nothing new is there (its own bound is 30 s).
 FOLLOW_S = 25.0
 _PAGE = 500
+# How often it is looked whether a session has begun.
+LOOK_AGAIN_S = 0.5
+# Nothing else runs in this process meanwhile.
+_pause: Callable[[float], None] = time.sleep
 # Without --user every user is asked for the session; of more the owner must be named.
 USERS_ASKED_MAX = 100
 
 
 @click.command()
-@click.option("--session", "session", required=True, help="Which session.")
-@click.option("--user", help="Whose session; found by itself when only one user has one of this id.")
+@click.option("--session", "session", required=True, shell_complete=complete_session, help="Which session.")
+@click.option(
+    "--user",
+    shell_complete=complete_user,
+    help="Whose session; found by itself when only one user has one of this id.",
+)
 @click.option("--after", type=click.IntRange(0), default=0, help="Only events behind this user_seq.")
 @click.option("--follow", is_flag=True, help="Go on with what comes, until interrupted.")
 @with_daemon
 def events(client: Client, screen: Screen, session: str, user: str | None, after: int, follow: bool) -> None:
     """Show what happened in and because of a session: turns, extractions, summaries, decisions.
 
-    One event a line; with --json one object a line.
+    One event a line; with --json one object a line. With --follow a session that has not begun is waited for.
     """
-    owner = user or _find_owner(client, session)
+    owner, told = user, False
     try:
         while True:
-            wait_s = FOLLOW_S if follow else None
-            call = calls.session_events(owner, session, after=after, limit=_PAGE, wait_s=wait_s)
-            result = client.request(call.method, call.params, repeatable=True)
+            try:
+                owner = owner or _find_owner(client, session)
+                wait_s = FOLLOW_S if follow else None
+                call = calls.session_events(owner, session, after=after, limit=_PAGE, wait_s=wait_s)
+                result = client.request(call.method, call.params, repeatable=True)
+            except NotFound:
+                if not follow:
+                    raise
+                if not told:
+                    screen.note("This session has not begun; waiting for it.")
+                told = True
+                _pause(LOOK_AGAIN_S)
+                continue
             page = call.read(result)
             for raw, event in zip(result["events"], page.events, strict=True):
                 _show(screen, raw, event)

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from memforest import calls
+from memforest.commands.answer_view import NOBODY
+from memforest.commands.completing import complete_fact, complete_user
 from memforest.commands.options import with_daemon
+from memforest.errors import NotFound
 from memforest.wire import JsonObject
 
 if TYPE_CHECKING:
@@ -39,7 +42,7 @@ def facts() -> None:
 
 
 @facts.command("list")
-@click.argument("user")
+@click.argument("user", shell_complete=complete_user)
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many; all of them otherwise.")
 @with_daemon
 def list_facts(client: Client, screen: Screen, user: str, limit: int | None) -> None:
@@ -48,7 +51,12 @@ def list_facts(client: Client, screen: Screen, user: str, limit: int | None) -> 
     found: list[Fact] = []
     raw: list[object] = []
     while True:
-        result = client.request(call.method, call.params, repeatable=True)
+        try:
+            result = client.request(call.method, call.params, repeatable=True)
+        except NotFound:
+            # As `query` answers it: of whom nothing is known there are no facts.
+            screen.note(NOBODY)
+            break
         page = call.read(result)
         found += page.facts
         raw += result["facts"]
@@ -65,8 +73,8 @@ def list_facts(client: Client, screen: Screen, user: str, limit: int | None) -> 
 
 
 @facts.command()
-@click.argument("user")
-@click.argument("fact")
+@click.argument("user", shell_complete=complete_user)
+@click.argument("fact", shell_complete=complete_fact)
 @with_daemon
 def get(client: Client, screen: Screen, user: str, fact: str) -> None:
     """Show one FACT of USER, by its id."""
@@ -74,8 +82,8 @@ def get(client: Client, screen: Screen, user: str, fact: str) -> None:
 
 
 @facts.command()
-@click.argument("user")
-@click.argument("fact")
+@click.argument("user", shell_complete=complete_user)
+@click.argument("fact", shell_complete=complete_fact)
 @click.argument("text", required=False)
 @click.option("--from", "time_start", metavar="TIME", help="Since when it is so; alone: the moment it is about.")
 @click.option("--until", "time_end", metavar="TIME", help="Until when; times are ISO 8601 with their offset.")
@@ -95,8 +103,8 @@ def correct(
 
 
 @facts.command()
-@click.argument("user")
-@click.argument("fact")
+@click.argument("user", shell_complete=complete_user)
+@click.argument("fact", shell_complete=complete_fact)
 @with_daemon
 def retract(client: Client, screen: Screen, user: str, fact: str) -> None:
     """Say that FACT is not so. The turns that said it stay; `memforest retract` takes those back."""
@@ -104,8 +112,8 @@ def retract(client: Client, screen: Screen, user: str, fact: str) -> None:
 
 
 @facts.command()
-@click.argument("user")
-@click.argument("fact")
+@click.argument("user", shell_complete=complete_user)
+@click.argument("fact", shell_complete=complete_fact)
 @click.option("--off", is_flag=True, help="Let it go again.")
 @with_daemon
 def pin(client: Client, screen: Screen, user: str, fact: str, off: bool) -> None:
@@ -117,9 +125,14 @@ def pin(client: Client, screen: Screen, user: str, fact: str, off: bool) -> None
 def _show(screen: Screen, *found: Fact) -> None:
     screen.table(
         ("id", "when", "kind", "pinned", "sessions", "fact"),
-        ((fact.id, fact.time_start, fact.role, fact.pinned or None, fact.sessions, fact.text) for fact in found),
+        (_row(screen, fact) for fact in found),
         empty="No facts yet.",
     )
+
+
+def _row(screen: Screen, fact: Fact) -> tuple[object, ...]:
+    interval = screen.interval(fact.time_start, fact.time_end)
+    return fact.id, interval, fact.role, fact.pinned or None, fact.sessions, fact.text
 
 
 def _show_settled(screen: Screen, settled: FactSettled) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from memforest import calls
-from memforest.commands.options import with_daemon
+from memforest.commands.completing import complete_session, complete_user
+from memforest.commands.options import warn_of_unknown, with_daemon
 
 if TYPE_CHECKING:
     from memforest.client import Client
@@ -25,8 +26,8 @@ def _confirm(what: str, *, yes: bool) -> None:
 
 
 @click.command()
-@click.argument("user")
-@click.argument("session", required=False)
+@click.argument("user", shell_complete=complete_user)
+@click.argument("session", required=False, shell_complete=complete_session)
 @click.option("--everything", is_flag=True, help="In place of SESSION: all of USER, the name too.")
 @click.option("--dry-run", is_flag=True, help="Only show what would go.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -86,8 +87,8 @@ def _show_receipt(screen: Screen, receipt: Receipt) -> None:
 
 
 @click.command()
-@click.argument("user")
-@click.argument("session")
+@click.argument("user", shell_complete=complete_user)
+@click.argument("session", shell_complete=complete_session)
 @click.argument("turn")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @with_daemon
@@ -98,12 +99,13 @@ def retract(client: Client, screen: Screen, user: str, session: str, turn: str, 
     def show(published: SessionClosed) -> None:
         screen.line(f"Retraction published as message {published.seq} of {published.stream}.")
 
+    warn_of_unknown(client, screen, user, session)
     screen.answer(client, calls.retract_turn(user, session, turn), show)
 
 
 @click.command()
-@click.argument("user")
-@click.argument("session")
+@click.argument("user", shell_complete=complete_user)
+@click.argument("session", shell_complete=complete_session)
 @click.option("--dry-run", is_flag=True, help="Only show what it would cost.")
 @with_daemon
 def replay(client: Client, screen: Screen, user: str, session: str, dry_run: bool) -> None:

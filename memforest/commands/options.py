@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from memforest import calls
 from memforest.client import Client
+from memforest.errors import NotFound
 from memforest.output import Screen
 
 if TYPE_CHECKING:
@@ -32,3 +34,11 @@ def with_daemon(function: Callable[..., None]) -> Callable[..., None]:
             function(client, Screen(as_json), **given)
 
     return command
+
+
+def warn_of_unknown(client: Client, screen: Screen, user: str, session: str) -> None:
+    """Say that a name which is about to go over the bus is new: a typing error would make a session of it."""
+    try:
+        client.call(calls.session(user, session))
+    except NotFound:
+        screen.note(f"No session {session} of {user} is known; this makes one of that name.")

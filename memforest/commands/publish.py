@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from memforest.commands.options import with_daemon
+from memforest.commands.sending import WAIT_TIMEOUT_S, Waiting, send_file, show_summary, summary_of
 from memforest.locomo import read_locomo
 from memforest.native import LINE_BYTES_MAX, read_native
-from memforest.publishing import ProgressFile, Tally, file_digest, publish, wait_until_built
 from memforest.wire import decode_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Iterable
 
     from memforest.client import Client
     from memforest.native import Record
@@ -37,7 +33,9 @@ if TYPE_CHECKING:
 )
 @click.option("--sample", "samples", metavar="ID", multiple=True, help="LoCoMo: only this one; repeatable.")
 @click.option("--wait", is_flag=True, help="Return when the memory is built.")
-@click.option("--wait-timeout", "wait_timeout_s", type=click.FloatRange(min=0), default=3600.0, hidden=True)
+@click.option(
+    "--wait-timeout", "wait_timeout_s", type=click.FloatRange(min=0), default=WAIT_TIMEOUT_S, hidden=True
+)
 @click.option("--restart", is_flag=True, help="Begin anew where an earlier run was interrupted.")
 @with_daemon
 def publish_file(
@@ -53,7 +51,7 @@ def publish_file(
     """Publish the conversations of FILE.
 
     The whole file is checked before anything is sent. An interrupted run goes on where it stopped
-    when it is started again.
+    when it is started again. With --wait it also says what was not recorded, and then ends with 1.
     """
     form = form_of(file) if form == "auto" else form
     if samples and form != "locomo":
@@ -65,17 +63,15 @@ def publish_file(
     else:
         # Read twice: once to refuse a bad file before it is half published, once to publish.
         records, total = (lambda: read_native(file)), sum(1 for _ in read_native(file))
-    digest = file_digest(file)
-    progress = ProgressFile.beside(
-        file, digest=digest, socket_path=client.socket_path, selection=" ".join((form, *sorted(samples)))
-    )
-    start = 0 if restart else min(progress.load(), total)
-    tally = _send(client, records(), progress, start, total, digest[:16])
-    progress.remove()
-    if wait:
-        wait_until_built(client, tally.last_keys, wait_timeout_s)
-    open_sessions = _count_open(client, tally) if wait else 0
-    _report(screen, tally, start, built=wait, open_sessions=open_sessions)
+    selection = " ".join((form, *sorted(samples)))
+    waiting = Waiting(wait, wait_timeout_s)
+    sent = send_file(client, file, records(), total, selection, waiting, restart)
+    if screen.as_json:
+        screen.json(summary_of(sent))
+    else:
+        show_summary(screen, sent)
+    if sent.not_recorded:
+        click.get_current_context().exit(1)
 
 
 def form_of(path: Path) -> str:
@@ -92,73 +88,3 @@ def form_of(path: Path) -> str:
         return "native" if path.suffix in (".jsonl", ".ndjson") else "locomo"
     is_locomo = isinstance(value, list) or (isinstance(value, dict) and "conversation" in value)
     return "locomo" if is_locomo else "native"
-
-
-def _send(
-    client: Client, records: Iterable[Record], progress: ProgressFile, start: int, total: int, prefix: str
-) -> Tally:
-    tally = Tally(done=start)
-    sent = False
-    try:
-        with _shown_progress(start, total) as advance:
-            for tally in publish(client, records, done=start, id_prefix=prefix):
-                progress.save(tally.done)
-                advance(tally.done)
-        sent = True
-    finally:
-        if not sent and tally.done:
-            click.echo(f"{tally.done} of {total} published; the same command again goes on from there.", err=True)
-    return tally
-
-
-@contextmanager
-def _shown_progress(start: int, total: int) -> Generator[Callable[[int], None]]:
-    """A bar on a terminal; otherwise a line for each tenth. On standard error both."""
-    if not sys.stderr.isatty():
-        last = start * 10 // total if total else 0
-
-        def advance(done: int) -> None:
-            nonlocal last
-            if done * 10 // total > last:
-                last = done * 10 // total
-                click.echo(f"published {done} of {total}", err=True)
-
-        yield advance
-        return
-    columns = (TextColumn("Publishing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("publish", total=total, completed=start)
-        yield lambda done: bar.update(task, completed=done)
-
-
-def _count_open(client: Client, tally: Tally) -> int:
-    """How many sessions of these users go on: the turns of their open chunks are no facts yet."""
-    sessions = [each for user_id in tally.last_keys for each in client.sessions(user_id)]
-    return sum(each.state == "open" for each in sessions)
-
-
-def _report(screen: Screen, tally: Tally, start: int, *, built: bool, open_sessions: int) -> None:
-    if screen.as_json:
-        screen.json(
-            {
-                "messages": tally.done - start,
-                "turns": tally.turns,
-                "sessions_closed": tally.sessions_closed,
-                "duplicates": tally.duplicates,
-                "resumed_from": start,
-                "users": sorted(tally.last_keys),
-                "built": built,
-                "open_sessions": open_sessions,
-            }
-        )
-        return
-    parts = [f"Published {tally.turns} turns, closed {tally.sessions_closed} sessions"]
-    if tally.duplicates:
-        parts.append(f"{tally.duplicates} messages were known already")
-    if start:
-        parts.append(f"went on after {start} messages")
-    screen.line("; ".join(parts) + ("; everything closed is built." if built else "."))
-    if built and open_sessions:
-        screen.note(
-            f"{open_sessions} sessions are open: their last turns become facts once they are closed or quiet."
-        )

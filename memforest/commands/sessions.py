@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 import click
 
 from memforest import calls
-from memforest.commands.options import with_daemon
+from memforest.commands.completing import complete_session, complete_user
+from memforest.commands.options import warn_of_unknown, with_daemon
 
 if TYPE_CHECKING:
     from memforest.client import Client
     from memforest.output import Screen
-    from memforest.types import Compaction, Session, SessionClosed
+    from memforest.structures import Compaction
+    from memforest.types import Session, SessionClosed
 
 
 @click.command()
-@click.argument("user")
-@click.argument("session", required=False)
+@click.argument("user", shell_complete=complete_user)
+@click.argument("session", required=False, shell_complete=complete_session)
 @with_daemon
 def sessions(client: Client, screen: Screen, user: str, session: str | None) -> None:
     """List USER's sessions, or show one SESSION."""
@@ -42,8 +44,8 @@ def sessions(client: Client, screen: Screen, user: str, session: str | None) -> 
 
 
 @click.command()
-@click.argument("user")
-@click.argument("session")
+@click.argument("user", shell_complete=complete_user)
+@click.argument("session", shell_complete=complete_session)
 @with_daemon
 def close(client: Client, screen: Screen, user: str, session: str) -> None:
     """Say that SESSION of USER is over, so that its memory is built now."""
@@ -51,11 +53,12 @@ def close(client: Client, screen: Screen, user: str, session: str) -> None:
     def show(closed: SessionClosed) -> None:
         screen.line(f"Closing published as message {closed.seq} of {closed.stream}.")
 
+    warn_of_unknown(client, screen, user, session)
     screen.answer(client, calls.close_session(user, session), show)
 
 
 @click.command()
-@click.option("--user", required=True, help="Whose memory.")
+@click.option("--user", required=True, shell_complete=complete_user, help="Whose memory.")
 @click.option(
     "--ratio",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),

@@ -214,9 +214,9 @@ def read_statement(
     return replace(occurrence, corrected=not pinned, pinned=pinned)
 
 
-def read_likeness(fact: ExtractedFact) -> Likeness:
-    """What a fact shares with others that say the same."""
-    return Likeness(_hash_text(fact.text), fact.time_start // _DAY_MS, fact.time_end // _DAY_MS)
+def read_likeness(fact: ExtractedFact, user: Reference) -> Likeness:
+    """What a fact shares with others of this user that say the same."""
+    return Likeness(_hash_text(fact.text, user), fact.time_start // _DAY_MS, fact.time_end // _DAY_MS)
 
 
 def _read_occurrence(
@@ -234,13 +234,13 @@ def _read_occurrence(
         time_end=fact.time_end,
         role=fact.role,
         mentions=tuple(Mention(normalise_label(m.label), m.uncertain) for m in fact.mentions),
-        likeness=read_likeness(fact),
+        likeness=read_likeness(fact, recorded.user),
         leaf_key=make_leaf_key(recorded.nonce, n, fact.time_start, fact.text),
         length=len(fact.text),
     )
 
 
-def _hash_text(text: str) -> bytes:
-    """Equal for texts that differ in case, spacing and compatibility forms only. Never leaves the process."""
+def _hash_text(text: str, user: Reference) -> bytes:
+    """Equal for texts of a user that differ in case, spacing and compatibility forms only."""
     folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-    return blake2b(folded.encode(), digest_size=16).digest()
+    return blake2b(folded.encode(), digest_size=16, key=user).digest()

@@ -31,7 +31,7 @@ _WORD = re.compile(r"\w+(?:['’]\w+)?")
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """The words of a text as hashes, which never leave the process.
+    """The words of a text as hashes under the user's key.
 
     `firm` are those that make it another statement when they differ: numbers, names, negation.
     """
@@ -50,8 +50,8 @@ class Disclaimer:
     wording: Wording
 
 
-def read_wording(text: str, labels: Iterable[str]) -> Wording:
-    """The words of a text that names these labels."""
+def read_wording(text: str, labels: Iterable[str], key: bytes = b"") -> Wording:
+    """The words of a text that names these labels, hashed under a key."""
     words = set(terms(text))
     firm = {word for word in words if any(map(str.isdigit, word))}
     for label in labels:
@@ -60,7 +60,7 @@ def read_wording(text: str, labels: Iterable[str]) -> Wording:
     found = set(_WORD.findall(folded))
     if found & _NEGATIONS or _NEGATING_SIGNS & set(folded) or any(word[-3:] in ("n't", "n’t") for word in found):
         firm.add("not")
-    return Wording(_hash_words(words), _hash_words(firm))
+    return Wording(_hash_words(words, key), _hash_words(firm, key))
 
 
 def likeness_of_words(one: Wording, other: Wording) -> float:
@@ -77,16 +77,18 @@ def read_disclaimer(recorded: RecordedEvent, event: FactRetracted | FactCorrecte
     return Disclaimer(
         # An event has one nonce; number 0 is what a correction says instead.
         key=make_leaf_key(recorded.nonce, 1, was.time_start, was.text),
-        likeness=read_likeness(was),
+        likeness=read_likeness(was, recorded.user),
         turns=frozenset(event.turns),
-        wording=read_wording(was.text, (mention.label for mention in was.mentions)),
+        wording=read_wording(was.text, (mention.label for mention in was.mentions), recorded.user),
     )
 
 
 class Disclaimers:
     """The disclaimers of one user, and the likeness of what people wrote or keep."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: bytes = b"") -> None:
+        """`key`: the user's reference, under which words are hashed."""
+        self._key = key
         self._disclaimed: dict[Likeness, list[Disclaimer]] = {}
         self._by_turn: dict[int, list[Disclaimer]] = {}
         self._said: set[Likeness] = set()
@@ -142,7 +144,7 @@ class Disclaimers:
             if occurrence.likeness in self._said or disclaimer.turns.isdisjoint(occurrence.turns):
                 continue
             labels = (mention.label for mention in occurrence.mentions)
-            wording = read_wording(texts[occurrence.pointer], labels)
+            wording = read_wording(texts[occurrence.pointer], labels, self._key)
             share = likeness_of_words(disclaimer.wording, wording)
             if share > best or (share == best and not found):
                 best, found = share, [occurrence.pointer]
@@ -154,5 +156,5 @@ def exactly(disclaimer: Disclaimer, occurrences: Iterable[Occurrence]) -> list[P
     return [each.pointer for each in occurrences if each.likeness == disclaimer.likeness]
 
 
-def _hash_words(words: Iterable[str]) -> frozenset[bytes]:
-    return frozenset(blake2b(word.encode(), digest_size=8).digest() for word in words)
+def _hash_words(words: Iterable[str], key: bytes) -> frozenset[bytes]:
+    return frozenset(blake2b(word.encode(), digest_size=8, key=key).digest() for word in words)

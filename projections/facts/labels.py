@@ -6,6 +6,8 @@ import re
 import unicodedata
 from collections import Counter
 
+from projections.recall.keyed import hash_terms
+
 # A word with its inner marks; what stands before it tells whether it begins a sentence.
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 _SENTENCE_END = frozenset(".!?:;\n。！？：；…¿¡\"'“”„‘‚«»「『([（")
@@ -26,17 +28,20 @@ def normalise_label(label: str) -> str:
 class CapitalCounts:
     """How often each word stands in lower case, and how often with a capital inside a sentence.
 
-    Learned from the surviving turns of one user: `Nate` is a name, `Thanks` at the start of a sentence not.
+    Learned from the surviving turns of one user: `Nate` is a name, `Thanks` at the start of a sentence not. Words
+    are known as hashes under the user's key.
     """
 
-    def __init__(self) -> None:
-        self._lower: Counter[str] = Counter()
-        self._capital: Counter[str] = Counter()
-        self._names: set[str] = set()
+    def __init__(self, key: bytes = b"") -> None:
+        """`key`: the user's reference."""
+        self._key = key
+        self._lower: Counter[int] = Counter()
+        self._capital: Counter[int] = Counter()
+        self._names: set[int] = set()
 
-    def count(self, text: str) -> set[str]:
-        """Count the words of a turn; the words whose counts changed."""
-        changed: set[str] = set()
+    def count(self, text: str) -> set[int]:
+        """Count the words of a turn; those whose counts changed, as `number` gives them."""
+        changed: set[int] = set()
         for match in _WORD.finditer(text):
             word = match.group()
             if word[0].islower():
@@ -45,7 +50,7 @@ class CapitalCounts:
                 counts = self._capital
             else:
                 continue
-            form = normalise_label(word)
+            form = self.number(normalise_label(word))
             counts[form] += 1
             changed.add(form)
         for form in changed:
@@ -54,9 +59,14 @@ class CapitalCounts:
 
     def is_name(self, label: str) -> bool:
         """Whether the (normalised) label's first word is more often a name than a common word."""
-        return first_word(label) in self._names
+        return self.number(first_word(label)) in self._names
 
-    def _settle(self, word: str) -> None:
+    def number(self, word: str) -> int:
+        """What stands for a word in normal form."""
+        (hashed,) = hash_terms(self._key, (word,))
+        return hashed
+
+    def _settle(self, word: int) -> None:
         """A word becomes a name by majority and stays one until it is twice as often none.
 
         Between the two nothing changes, or a word like `mark` would move its facts with every turn.

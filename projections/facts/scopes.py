@@ -6,7 +6,6 @@ capital may only come from its place in a sentence counts once the user's own tu
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -72,18 +71,21 @@ class ScopeChange:
 class EntityScopes:
     """The labels of one user's facts, and which facts each label's scope holds."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: bytes = b"") -> None:
+        """`key`: the user's reference, under which words of turns are hashed."""
         self._labels: dict[str, _Label] = {}
-        self._by_first_word: dict[str, set[str]] = {}
-        self._capitals = CapitalCounts()
-        self._owner_names: Counter[str] = Counter()
+        self._capitals = CapitalCounts(key)
+        # By the number of a label's first word.
+        self._by_first_word: dict[int, set[str]] = {}
+        # The names that the user's turns carry, and the first turn with each.
+        self._owner_names: dict[str, int] = {}
 
-    def count_turn(self, text: str, role: str, name: str | None) -> set[str]:
-        """Learn from a turn; the labels whose scope may hold other facts now."""
+    def count_turn(self, text: str, role: str, name: str | None, seq: int = 0) -> set[str]:
+        """Learn from the turn at a seq; the labels whose scope may hold other facts now."""
         owner = self.owner
         changed = self._capitals.count(text)
         if role == "user" and name:
-            self._owner_names[normalise_label(name)] += 1
+            self._owner_names.setdefault(normalise_label(name), seq)
         labels: set[str] = set()
         for word in changed & self._by_first_word.keys():
             labels.update(label for label in self._by_first_word[word] if self._labels[label].doubtful)
@@ -95,7 +97,7 @@ class EntityScopes:
         """Note who a fact names; those labels."""
         for mention in mentions:
             entry = self._labels.setdefault(mention.label, _Label())
-            self._by_first_word.setdefault(first_word(mention.label), set()).add(mention.label)
+            self._by_first_word.setdefault(self._first_number(mention.label), set()).add(mention.label)
             if fact in entry.sure or not mention.uncertain:
                 entry.sure.add(fact)
                 entry.sure_sessions |= sessions
@@ -158,10 +160,14 @@ class EntityScopes:
     def _drop(self, label: str) -> None:
         """No fact names it any more."""
         del self._labels[label]
-        named = self._by_first_word[first_word(label)]
+        number = self._first_number(label)
+        named = self._by_first_word[number]
         named.discard(label)
         if not named:
-            del self._by_first_word[first_word(label)]
+            del self._by_first_word[number]
+
+    def _first_number(self, label: str) -> int:
+        return self._capitals.number(first_word(label))
 
     def _scope_of(self, label: str, entry: _Label, *, doubtful: bool) -> Scope | None:
         """The scope that a label's facts are in now; None while the entity is not active."""

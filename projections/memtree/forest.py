@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from events.envelope import Reference
 from events.memory import Digest
@@ -17,6 +18,8 @@ from projections.memtree.shape import TreeShape
 from projections.memtree.tree import Item, Leaf, MemTree, Node
 from projections.texts import TextRef, WrittenText
 
+# What a leaf or node of a tree has for a text.
+TextState: TypeAlias = Literal["leaf", "summarised", "concatenated", "dirty", "parked"]
 # Between the texts of children that are put together.
 SEPARATOR = "\n"
 # A change of more leaves than this, and than this share of the tree, builds the tree anew.
@@ -130,6 +133,17 @@ class Forest:
         if summary is not None:
             return (summary,)
         return tuple(ref for child in item.children for ref in self.refs_of(child))
+
+    def state_of(self, item: Item) -> TextState:
+        """Whether an item has its text, and where from; a node above a parked one counts as dirty."""
+        self._settle()
+        if isinstance(item, Leaf):
+            return "leaf"
+        if item.digest in self.summaries:
+            return "summarised"
+        if item.digest in self._lengths:
+            return "concatenated"
+        return "parked" if item.digest in self._parked else "dirty"
 
     def root_refs(self, scope: Scope) -> tuple[TextRef, ...]:
         """The texts of a tree's root; empty while it has none."""

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # Scores are compared at this many decimals: the last bits of a sum depend on the machine, an order must not.
 SCORE_DECIMALS: Final = 5
+# Up to so many scores are sorted faster than their leaders are told.
+_SORTED_MAX: Final = 512
 
 
 class TimeUnit(StrEnum):
@@ -70,6 +72,8 @@ class AgprParameters:
     gamma: float = 0.85
     smoothing: float = 0.6  # ours: weight of the previous and next chunk
     cosine_weight: float = 0.0  # c, ours: the rest is BM25
+    session_weight: float = 0.3  # ours: of BM25 over whole sessions, added to s
+    entity_weight: float = 0.2  # ours: s grows by this share where a node names whom the question names
 
     def __post_init__(self) -> None:
         """InvalidInput names the parameter that is out of its range."""
@@ -79,19 +83,23 @@ class AgprParameters:
             raise InvalidInput("agpr.anchor_share (lambda) must be above 0 and at most 1")
         if not 0 <= self.gamma <= 1:
             raise InvalidInput("agpr.gamma must be between 0 and 1")
-        if not (self.smoothing >= 0 and math.isfinite(self.smoothing)):
-            raise InvalidInput("agpr.smoothing must be a number that is not negative")
+        for name in ("smoothing", "session_weight", "entity_weight"):
+            weight: float = getattr(self, name)
+            if not (weight >= 0 and math.isfinite(weight)):
+                raise InvalidInput(f"agpr.{name} must be a number that is not negative")
         if not 0 <= self.cosine_weight <= 1:
             raise InvalidInput("agpr.cosine_weight (c) must be between 0 and 1")
 
 
 NO_EMBEDDER: Final = AgprParameters()
-ANY_EMBEDDER: Final = AgprParameters(gamma=0.8, smoothing=0.0, cosine_weight=0.5)
-PAPER: Final = AgprParameters(gamma=0.9, smoothing=0.0, cosine_weight=1.0)
+# Vectors see some of what neighbours say; smoothing more than this costs R@5 and multi-hop questions.
+STATIC: Final = AgprParameters(smoothing=0.3, cosine_weight=0.4)
+MULTILINGUAL: Final = AgprParameters(smoothing=0.2, cosine_weight=0.5)
+ANY_EMBEDDER: Final = MULTILINGUAL
+PAPER: Final = AgprParameters(gamma=0.9, smoothing=0.0, cosine_weight=1.0, session_weight=0.0, entity_weight=0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class RankedRow:
+class RankedRow(NamedTuple):
     """A row of the answer: `score` is v of Eq. 10, `similarity` its s and `propagation` its p."""
 
     row: int
@@ -135,11 +143,17 @@ def top_rows(scores: Column, count: int, ties: Ties) -> Rows:
     """The `count` best rows (all, if there are fewer), best first: by rounded score, then smaller tie first."""
     if count < 1:
         return np.empty(0, dtype=np.intp)
-    if scores.size <= count:
-        near, rounded = np.arange(scores.size), np.round(scores, SCORE_DECIMALS)
-    else:
-        near, rounded = _leading_rows(scores, count, ties)
-    return near[np.lexsort((ties[near], -rounded))]
+    if scores.size <= max(count, _SORTED_MAX):
+        return _best_first(scores.round(SCORE_DECIMALS), ties)[:count]
+    near, rounded = _leading_rows(scores, count, ties)
+    return near[_best_first(rounded, ties[near])]
+
+
+def _best_first(scores: Column, ties: Ties) -> Rows:
+    """The places of scores, best first; ties are looked at only where two are level."""
+    order = np.argsort(-scores, kind="stable")
+    ordered = scores[order]
+    return np.lexsort((ties, -scores)) if (ordered[1:] == ordered[:-1]).any() else order
 
 
 def rank(
@@ -165,26 +179,26 @@ def rank(
         raise ValueError("depth must be at least k")
     rows_max = depth or k
     candidates = top_rows(scores, max(parameters.candidates_per_answer * k, rows_max), ties)
-    if not candidates.size:
+    ranked = rank_candidates(scores[candidates], said_at[candidates], k, parameters, ties[candidates])
+    return tuple(each._replace(row=int(candidates[each.row])) for each in ranked[:rows_max])
+
+
+def rank_candidates(
+    scores: Column, said_at: Instants, k: int, parameters: AgprParameters, ties: Ties
+) -> tuple[RankedRow, ...]:
+    """All candidates by v, best first; they come best first by s, as from `top_rows`, and `row` is a place there."""
+    if not scores.size:
         return ()
     # Rounded first: .07 * 100 is 7.000000000000001, and its ceiling would be 8.
-    anchors = candidates[: math.ceil(round(parameters.anchor_share * k, 9))]
-    instants = said_at[candidates].astype(np.float64)
-    distances = np.abs(instants[:, None] - instants[None, : anchors.size]) / parameters.time_unit.ms
-    propagations = np.round(np.exp(-distances).mean(axis=1), SCORE_DECIMALS)
-    similarities = np.round(scores[candidates], SCORE_DECIMALS)
-    values = np.round(parameters.gamma * similarities + (1 - parameters.gamma) * propagations, SCORE_DECIMALS)
-    order = np.lexsort((ties[candidates], -values))[:rows_max]
-    return tuple(
-        RankedRow(*fields)
-        for fields in zip(
-            candidates[order].tolist(),
-            values[order].tolist(),
-            similarities[order].tolist(),
-            propagations[order].tolist(),
-            strict=True,
-        )
-    )
+    instants = said_at.astype(np.float64)
+    anchors = instants[: math.ceil(round(parameters.anchor_share * k, 9))]
+    distances = np.abs(instants[:, None] - anchors) / parameters.time_unit.ms
+    propagations = np.exp(-distances).mean(axis=1).round(SCORE_DECIMALS)
+    similarities = scores.round(SCORE_DECIMALS)
+    values = (parameters.gamma * similarities + (1 - parameters.gamma) * propagations).round(SCORE_DECIMALS)
+    order = _best_first(values, ties)
+    columns = (np.arange(scores.size), values, similarities, propagations)
+    return tuple(map(RankedRow, *(column[order].tolist() for column in columns)))
 
 
 def _leading_rows(scores: Column, count: int, ties: Ties) -> tuple[Rows, Column]:

@@ -1,19 +1,28 @@
-"""From a question's columns to the memories of an answer: score, rank, and drop what is carried twice.
+"""From a question to the memories of an answer: prepare, score, rank, drop what is carried twice, fit.
 
-Pure functions over a NodeSet. Design 3.4, algorithms.md 3.
+Pure functions. `prepare` and `choose` read a NodeSet, `score_rows` only what `prepare` took of it: that one may
+run in another thread while the fold goes on. Design 3.4, algorithms.md 3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from events.envelope import Reference
-from projections.recall.agpr import AgprParameters, RankedRow, fuse, rank, smooth
-from projections.recall.nodes import NodeSet, SearchNode, format_date
+from events.envelope import REFERENCE_BYTES, Reference
+from projections.recall.agpr import AgprParameters, RankedRow, rank_candidates
+from projections.recall.confidence import Confidence, Evidence, judge
+from projections.recall.filters import Filters, Passed, passing_rows
+from projections.recall.lexical import Entries
+from projections.recall.naming import named_shares
+from projections.recall.nodes import NodeSet, View
+from projections.recall.rows import Outline
+from projections.recall.scoring import Context, Leading, lead
+from projections.recall.selecting import Ranked, Recalled, drop_carried, fit, put_first
+from projections.recall.sessions import score_sessions
+from projections.recall.term_scores import weigh_held
 from projections.recall.tokens import query_terms
 
 # An answer of k memories needs more ranked rows than k, since some carry the same turns.
@@ -23,127 +32,147 @@ CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
-    """A memory of an answer: its node, and how it came to its rank."""
+class RecallRequest:
+    """What is asked of a node set.
 
-    node: SearchNode
-    score: float
-    similarity: float
-    propagation: float
+    `query_vector`: unit, None to go by words alone. `hidden`: sessions that must not be seen. With
+    `characters_max` the answer is as long as fits, and at most `k`.
+    """
+
+    question: str
+    k: int
+    parameters: AgprParameters
+    query_vector: NDArray[np.float32] | None = None
+    filters: Filters = field(default_factory=Filters)
+    hidden: frozenset[Reference] = frozenset()
+    characters_max: int | None = None
 
 
-def recall(
-    nodes: NodeSet,
-    question: str,
-    k: int,
-    parameters: AgprParameters,
-    *,
-    query_vector: NDArray[np.float32] | None = None,
-    hidden: frozenset[Reference] = frozenset(),
-    characters_max: int | None = None,
-) -> list[Recalled]:
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a question needs of a node set as it stands; `rows` (ascending) may answer."""
+
+    terms: tuple[str, ...]
+    rows: NDArray[np.intp]
+    passed: list[Passed]
+    hits: tuple[NDArray[np.intp], NDArray[np.float64]]
+    view: View
+    context: Context
+
+
+@dataclass(frozen=True, slots=True)
+class Recollection:
+    """The memories of an answer, best first, and how they came about (`explaining` makes words of that).
+
+    `leading` are the candidates by s, `rows` where they are, `ranked` (by v) counts in their places; `selected` is
+    what was left of them before the budget.
+    """
+
+    memories: list[Recalled]
+    confidence: Confidence
+    prepared: Prepared
+    leading: Leading
+    rows: NDArray[np.intp]
+    ranked: tuple[RankedRow, ...]
+    selected: list[Ranked]
+
+
+def recall(nodes: NodeSet, request: RecallRequest) -> Recollection:
     """The best k memories for a question, best first; with `characters_max` no more than fit.
 
     Deterministic: the same nodes and question give the same answer, to the last digit.
     """
-    rows = nodes.live_rows(hidden)
-    if not rows.size:
-        return []
-    lexical = nodes.lexical.scores(query_terms(question), len(nodes.nodes))
-    cosine = None if query_vector is None else nodes.cosines(query_vector)
-    previous, following = nodes.neighbours()
-    scores = smooth(fuse(lexical, cosine, parameters.cosine_weight), previous, following, parameters.smoothing)
-    depth = k * ROWS_PER_MEMORY
-    ranked = rank(scores[rows], nodes.said_at(rows), k, parameters, nodes.ties(rows), depth=depth)
-    memories = [_recalled(nodes, int(rows[each.row]), each) for each in ranked]
-    stated = [node for node in nodes.stated.values() if not node.sessions & hidden]
-    rest = drop_carried(
-        [memory for memory in memories if not memory.node.stated], by_length=characters_max is not None
+    prepared = prepare(nodes, request)
+    return choose(nodes, request, prepared, score_rows(prepared, request))
+
+
+def prepare(nodes: NodeSet, request: RecallRequest) -> Prepared:
+    """Filter, and look up the question's words."""
+    rows, passed = passing_rows(nodes, request.filters, request.hidden)
+    terms = tuple(query_terms(request.question))
+    vector = request.query_vector if request.parameters.cosine_weight else None
+    entries = nodes.lexical.find(terms)
+    context = _surround(nodes, request, entries)
+    return Prepared(terms, rows, passed, nodes.lexical.weigh(entries), nodes.view(vector), context)
+
+
+def score_rows(prepared: Prepared, request: RecallRequest) -> Leading:
+    """The candidates by s = c minmax(cosine) + (1 - c) minmax(BM25) over the rows that may answer, smoothed."""
+    count = request.k * max(request.parameters.candidates_per_answer, ROWS_PER_MEMORY)
+    return lead(prepared.view, prepared.hits, prepared.rows, request.parameters, count, prepared.context)
+
+
+def choose(nodes: NodeSet, request: RecallRequest, prepared: Prepared, leading: Leading) -> Recollection:
+    """Rank the candidates that are still there, and choose among them."""
+    leading, rows = _still_there(nodes, request, prepared, leading)
+    # All candidates, so that an explanation has them; the answer is chosen among the first of them.
+    ranked = rank_candidates(
+        leading.smoothed, nodes.said_at(rows), request.k, request.parameters, prepared.view.ids[leading.rows]
     )
-    memories = put_first([memory for memory in memories if memory.node.stated], stated, rest)[:k]
-    return memories if characters_max is None else list(fit(memories, characters_max))
+    first = ranked[: request.k * ROWS_PER_MEMORY]
+    outlines = nodes.outlines(rows[[each.row for each in first]])
+    selected = _select(nodes, request, prepared, list(map(_as_ranked, outlines, first)))
+    shown = selected[: request.k]
+    shown_rows = [nodes.row_of[each.node.id] for each in shown]
+    confidence = judge(_weigh(nodes, prepared.terms, shown_rows))
+    if request.characters_max is not None:
+        shown = list(fit(shown, request.characters_max))
+    found = nodes.nodes_at(shown_rows[: len(shown)])
+    memories = [
+        Recalled(node, each.score, each.similarity, each.propagation)
+        for node, each in zip(found, shown, strict=True)
+    ]
+    return Recollection(memories, confidence, prepared, leading, rows, ranked, selected)
 
 
-def _recalled(nodes: NodeSet, row: int, ranked: RankedRow) -> Recalled:
-    return Recalled(nodes.node(row), ranked.score, ranked.similarity, ranked.propagation)
+def _as_ranked(outline: Outline, ranked: RankedRow) -> Ranked:
+    return Ranked(outline, ranked.score, ranked.similarity, ranked.propagation)
 
 
-def put_first(
-    ranked: Iterable[Recalled], stated: Iterable[SearchNode], rest: Iterable[Recalled]
-) -> list[Recalled]:
-    """What people said of facts stands before the turns it is about, which may say otherwise.
-
-    `ranked` are those of the `stated` nodes that the question found by itself; they keep their rank if it is
-    better. Nothing carries them, and they carry nothing.
-    """
-    own = list(ranked)
-    of_turns = sorted(stated, key=lambda node: (node.time_start, node.id))
-    shown: dict[bytes, Recalled] = {}
-    for memory in rest:
-        for each in own:
-            if each.score > memory.score:
-                shown.setdefault(each.node.id, each)
-        for node in of_turns:
-            if not set(node.turns).isdisjoint(memory.node.turns):
-                shown.setdefault(node.id, replace(memory, node=node))
-        shown[memory.node.id] = memory
-    for each in own:
-        shown.setdefault(each.node.id, each)
-    return list(shown.values())
+def _surround(nodes: NodeSet, request: RecallRequest, entries: Entries) -> Context:
+    """What the sessions and whom the question names say of the rows."""
+    table, parameters = nodes.session_table(), request.parameters
+    named = named_shares(nodes, request.question) if parameters.entity_weight else None
+    if named is not None:
+        named *= np.float32(parameters.entity_weight)
+    return Context(table.of_row, parameters.session_weight * score_sessions(table, entries), named)
 
 
-def drop_carried(memories: Iterable[Recalled], *, by_length: bool = False) -> list[Recalled]:
-    """Drop each memory all of whose source turns are carried by better-ranked ones.
-
-    Places are what is scarce in an answer of k: a memory that carries the turns of a better-ranked one and
-    more takes that one's place (R@10 +1.2 points on LoCoMo, R@5 +1.5), and what it carries besides goes.
-    With `by_length` characters are: of two that carry the same turns the shorter one takes the better one's
-    place.
-    """
-    kept: list[Recalled] = []
-    carried: set[int] = set()
-    for memory in memories:
-        place = _place_to_take(kept, memory, by_length=by_length)
-        if place is not None and by_length:
-            kept[place] = replace(kept[place], node=memory.node)
-        elif place is not None:
-            kept = _without_carried([*kept[:place], memory, *kept[place + 1 :]])
-        elif not carried.issuperset(memory.node.turns):
-            kept.append(memory)
-        carried.update(memory.node.turns)
-    return kept
+def _still_there(
+    nodes: NodeSet, request: RecallRequest, prepared: Prepared, leading: Leading
+) -> tuple[Leading, NDArray[np.intp]]:
+    """The candidates that nothing took away since they were scored, and the rows where they are now."""
+    rows, ids = leading.rows, prepared.view.ids[leading.rows]
+    if not (nodes.ties(rows) == ids).all():
+        names = ids.tobytes()  # one by one they would lose zero bytes at their ends
+        starts = range(0, len(names), REFERENCE_BYTES)
+        found = [nodes.row_of.get(names[start : start + REFERENCE_BYTES], -1) for start in starts]
+        rows = np.array(found, dtype=np.intp)
+        leading, rows = leading.take(np.flatnonzero(rows >= 0)), rows[rows >= 0]
+    if request.hidden and rows.size:
+        places = np.flatnonzero(nodes.shown(rows, request.hidden))
+        leading, rows = leading.take(places), rows[places]
+    return leading, rows
 
 
-def _without_carried(memories: list[Recalled]) -> list[Recalled]:
-    """The memories that have a source turn which no better-ranked one carries."""
-    kept: list[Recalled] = []
-    carried: set[int] = set()
-    for memory in memories:
-        if not carried.issuperset(memory.node.turns):
-            kept.append(memory)
-        carried.update(memory.node.turns)
-    return kept
+def _select(nodes: NodeSet, request: RecallRequest, prepared: Prepared, ranked: list[Ranked]) -> list[Ranked]:
+    """Without what others carry, and with what people said of facts in front."""
+    rest = drop_carried(
+        [memory for memory in ranked if not memory.node.stated], by_length=request.characters_max is not None
+    )
+    if not nodes.stated:
+        return rest
+    rows = prepared.rows
+    # Not np.isin, which would sort all rows for each question.
+    places = np.searchsorted(rows, [nodes.row_of[each] for each in nodes.stated]).tolist()
+    stated = [
+        node
+        for node, place in zip(nodes.stated.values(), places, strict=True)
+        if place < rows.size and rows[place] == nodes.row_of[node.id]
+    ]
+    return put_first([memory for memory in ranked if memory.node.stated], stated, rest)
 
 
-def _place_to_take(kept: list[Recalled], memory: Recalled, *, by_length: bool) -> int | None:
-    """The first kept memory that this one stands for better."""
-    turns = set(memory.node.turns)
-    for place, better in enumerate(kept):
-        if better.node.turns[0] not in turns:
-            continue
-        if by_length:
-            if turns == set(better.node.turns) and memory.node.length < better.node.length:
-                return place
-        elif turns > set(better.node.turns):
-            return place
-    return None
-
-
-def fit(memories: Iterable[Recalled], characters_max: int) -> Iterable[Recalled]:
-    """The longest prefix whose texts, as lines with their dates, have at most so many characters together."""
-    left = characters_max
-    for memory in memories:
-        left -= len(format_date(memory.node.said_at)) + 1 + memory.node.length + 1
-        if left < 0:
-            return
-        yield memory
+def _weigh(nodes: NodeSet, terms: tuple[str, ...], rows: list[int]) -> Evidence | None:
+    """What speaks for these rows as an answer; None without any."""
+    return Evidence(*weigh_held(nodes, terms, rows)) if rows else None

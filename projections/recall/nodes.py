@@ -6,211 +6,316 @@ structure only; its text stays in the log.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from events.envelope import Reference
 from events.time import Instant, to_datetime
-from projections.ports import Vectors
+from projections.recall.columns import Columns, Shared
+from projections.recall.graph import Graph
+from projections.recall.keyed import hash_mark
 from projections.recall.lexical import LexicalIndex
+from projections.recall.marks import MarkIndex
+from projections.recall.rooms import SearchOptions
+from projections.recall.rows import KINDS, NodeKind, NodeRows, Outline, SearchNode
+from projections.recall.scoring import View
+from projections.recall.sessions import SessionTable, make_table
+from projections.recall.state import AsideState, NodeSetState
 from projections.recall.tokens import terms
-from projections.texts import TextRef
+from projections.recall.vectors import NodeVectors
 
+__all__ = ["NodeKind", "NodeSet", "SearchNode", "View", "format_date", "indexed_text"]
 
-class NodeKind(StrEnum):
-    """What a node is, as an answer says it."""
-
-    CHUNK = "chunk"
-    FACT = "fact"
-    GROUP = "group"
+Marks = tuple[int, ...]
+Rows = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
-class SearchNode:
-    """One row: where its text stands, which turns it carries, when they were said and what time it is about."""
+class _Aside:
+    """A node that another one stands for: enough to search it again without its text."""
 
-    id: bytes
-    kind: NodeKind
-    ref: TextRef
-    turns: tuple[int, ...]
-    sessions: frozenset[Reference]
-    said_at: Instant
-    time_start: Instant
-    time_end: Instant
-    length: int
-    stated: bool = False  # a person had a say in it; it is shown though its turns are
+    node: SearchNode
+    counts: dict[int, int]
+    marks: Marks
 
 
 class NodeSet:
     """Rows of live nodes; removing one takes its words and its vector with it, and its row is used again."""
 
-    def __init__(self) -> None:
-        self.lexical = LexicalIndex()
-        self.nodes: list[SearchNode | None] = []
-        self.row_of: dict[bytes, int] = {}
+    def __init__(self, key: bytes = b"", options: SearchOptions | None = None) -> None:
+        """`key`: the user's reference, under which words and marks are hashed."""
+        self._key = key
+        self.lexical = LexicalIndex(key)
+        self.marks = MarkIndex()
         # Live nodes that a person had a say in.
         self.stated: dict[bytes, SearchNode] = {}
-        self._free: list[int] = []
-        # The terms of nodes that others stand for, so that they can come back without their text.
-        self._aside: dict[bytes, tuple[str, ...]] = {}
-        self._said_at = np.zeros(64, dtype=np.int64)
-        self._live = np.zeros(64, dtype=np.bool_)
-        self._ids = np.zeros(64, dtype="S32")  # in hex: a trailing zero byte would be cut off
-        self._previous = np.full(64, -1, dtype=np.intp)
-        self._next = np.full(64, -1, dtype=np.intp)
-        self._last_chunk: dict[Reference, int] = {}
-        # Made with the first vectors: (rows, dimensions), 0 where a row has none.
-        self._vectors: Vectors | None = None
-        self._has_vector = np.zeros(64, dtype=np.bool_)
+        self._rows = NodeRows()
+        self._aside: dict[bytes, _Aside] = {}
+        # The marks of each row that its caller gave it, as a number of `_mark_sets`.
+        self._marks_of = Columns({"marks": "i4"})
+        self._mark_sets: Shared[Marks] = Shared()
+        self._vectors = NodeVectors(options)
+        self._sessions: SessionTable | None = None  # None after a change
 
     def __len__(self) -> int:
-        return len(self.row_of)
+        return len(self._rows.row_of)
 
-    def add(self, node: SearchNode, text: str) -> None:
-        """Index a node under its text, which is not kept."""
-        self._add(node, terms(indexed_text(text, node.said_at)))
+    @property
+    def size(self) -> int:
+        """How many rows there are, free ones included: the length of every column."""
+        return self._rows.columns.size
 
-    def replace(self, node: SearchNode) -> None:
-        """Other sources for a node whose text and time stay as they are."""
-        self.nodes[self.row_of[node.id]] = node
+    @property
+    def row_of(self) -> dict[bytes, int]:
+        """The row of each live node, by id."""
+        return self._rows.row_of
+
+    def mark(self, kind: str, *parts: str) -> int:
+        """What stands for a mark in this user's index. `("session", hex)` is put in here."""
+        return hash_mark(self._key, kind, parts)
+
+    def add(self, node: SearchNode, text: str, marks: Iterable[int] = (), members: Iterable[bytes] = ()) -> None:
+        """Index a node under its text, which is not kept, and these marks besides those of its sessions.
+
+        `members`: the nodes set aside that a group stands for; its vector is made of theirs.
+        """
+        row = self._add(node, marks)
+        self.lexical.add(row, terms(indexed_text(text, node.said_at)))
+        members = tuple(members)
+        if members:
+            self._vectors.begin_group(node.id, members, self.row_of)
+
+    def replace(self, node: SearchNode, marks: Iterable[int] | None = None) -> None:
+        """Other sources for a node whose text and time stay as they are; None leaves its marks as they are."""
+        row = self.row_of[node.id]
+        given = self._take_marks(row)
+        self._rows.replace(row, node)
+        self._sessions = None
+        self._put_marks(row, node, given if marks is None else marks)
         self._note_stated(node)
+
+    def add_marks(self, node_id: bytes, marks: Iterable[int]) -> None:
+        """Put more marks on a node, if it is here; those it carries already change nothing."""
+        row = self.row_of.get(node_id)
+        if row is not None:
+            number = int(self._marks_of["marks"][row])
+            given = self._mark_sets[number]
+            more = set(marks).difference(given)
+            if more:
+                self.marks.add(row, more)
+                self._marks_of.set("marks", row, self._mark_sets.take(tuple(sorted({*given, *more}))))
+                self._mark_sets.give_back(number)
 
     def remove(self, node_id: bytes) -> None:
         """Take a node out of the search."""
-        row = self.row_of.pop(node_id)
+        row = self.row_of[node_id]
         self.stated.pop(node_id, None)
-        node = self._at(row)
-        self.nodes[row] = None
-        self._live[row] = False
         self.lexical.remove(row)
-        if self._vectors is not None:
-            self._vectors[row] = 0
-        self._has_vector[row] = False
-        if node.kind is NodeKind.CHUNK:
-            self._unlink_chunk(row, node)
-        self._free.append(row)
+        self._take_marks(row)
+        self._vectors.end_group(node_id)
+        self._vectors.clear(row)
+        self._rows.remove(row)
+        self._sessions = None
 
     def set_aside(self, node_id: bytes) -> None:
         """Take a node out of the search for as long as another one stands for it."""
-        self._aside[node_id] = self.lexical.terms_of(self.row_of[node_id])
+        row = self.row_of[node_id]
+        marks = self._mark_sets[int(self._marks_of["marks"][row])]
+        self._aside[node_id] = _Aside(self.node(row), self.lexical.counts_of(row), marks)
+        self._vectors.hold(node_id, row)
         self.remove(node_id)
 
-    def bring_back(self, node: SearchNode) -> None:
-        """Search a node again that was set aside; its text and time are as they were."""
-        self._add(node, self._aside.pop(node.id))
+    def bring_back(self, node: SearchNode, marks: Iterable[int] | None = None) -> None:
+        """Search a node again that was set aside; its text and time are as they were, and its marks for None."""
+        aside = self._aside.pop(node.id)
+        row = self._add(node, aside.marks if marks is None else marks)
+        self.lexical.add_hashed(row, aside.counts)
+        self._vectors.give_back(node.id, row)
 
-    def set_vectors(self, ids: Sequence[bytes], vectors: Vectors) -> None:
-        """Unit vectors of nodes, shape (len(ids), dimensions); of nodes that are gone they are dropped."""
-        if self._vectors is None:
-            self._vectors = np.zeros((len(self._live), vectors.shape[1]), dtype=np.float32)
-        for each, vector in zip(ids, vectors, strict=True):
-            row = self.row_of.get(each)
-            if row is not None:
-                self._vectors[row] = vector
-                self._has_vector[row] = True
+    def set_vectors(self, ids: Sequence[bytes], vectors: NDArray[np.floating[Any]]) -> None:
+        """Unit vectors, shape (len(ids), dimensions), of nodes or members of groups; others are dropped.
+
+        Raises `VectorRefused` for a vector that is zero, not finite, or of another width, and changes nothing.
+        """
+        self._vectors.put(ids, vectors, self.row_of)
 
     def without_vectors(self, limit: int) -> list[SearchNode]:
-        """Up to `limit` live nodes that have no vector yet, in row order."""
-        size = len(self.nodes)
-        rows = np.flatnonzero(self._live[:size] & ~self._has_vector[:size])
-        return [self._at(row) for row in rows[:limit].tolist()]
+        """Up to `limit` nodes whose vectors are wanted: live ones in row order, then members of groups."""
+        nodes = self._rows.nodes(self._rows_without_vectors()[:limit].tolist())
+        if len(nodes) < limit:
+            nodes += [self._aside[each].node for each in self._members_without_vectors()[: limit - len(nodes)]]
+        return nodes
 
-    def live_rows(self, hidden: frozenset[Reference] = frozenset()) -> NDArray[np.intp]:
-        """The rows that may answer: live, and from no session in `hidden`."""
-        rows = np.flatnonzero(self._live[: len(self.nodes)])
-        if not hidden:
-            return rows
-        kept = [row for row in rows.tolist() if not (self._at(row).sessions & hidden)]
-        return np.array(kept, dtype=np.intp)
+    def count_without_vectors(self) -> int:
+        """How many nodes `without_vectors` would name without a limit."""
+        return self._rows_without_vectors().size + len(self._members_without_vectors())
 
-    def said_at(self, rows: NDArray[np.intp]) -> NDArray[np.int64]:
+    def live_rows(self, hidden: frozenset[Reference] = frozenset()) -> Rows:
+        """The rows that may answer: live, and from no session in `hidden`; ascending."""
+        return self._rows.live(hidden)
+
+    def said_at(self, rows: Rows) -> NDArray[np.int64]:
         """When the source turns of these rows were said."""
-        return self._said_at[rows]
+        said_at: NDArray[np.int64] = self._rows.columns["said_at"][rows]
+        return said_at
 
-    def neighbours(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def time_start(self, rows: Rows) -> NDArray[np.int64]:
+        """Where the time begins that these rows are about."""
+        starts: NDArray[np.int64] = self._rows.columns["time_start"][rows]
+        return starts
+
+    def time_end(self, rows: Rows) -> NDArray[np.int64]:
+        """Where the time ends that these rows are about; the instant itself belongs to it."""
+        ends: NDArray[np.int64] = self._rows.columns["time_end"][rows]
+        return ends
+
+    def of_kinds(self, rows: Rows, kinds: Collection[NodeKind]) -> NDArray[np.bool_]:
+        """Whether each of these rows is of one of the kinds."""
+        wanted = np.array([kind in kinds for kind in KINDS])
+        chosen: NDArray[np.bool_] = wanted[self._rows.columns["kind"][rows]]
+        return chosen
+
+    def neighbours(self) -> tuple[Rows, Rows]:
         """Rows of the previous and the next chunk of the session for every row, -1 where there is none."""
-        size = len(self.nodes)
-        return self._previous[:size], self._next[:size]
+        previous, following = (self._rows.columns[name].astype(np.intp) for name in ("previous", "next"))
+        return previous, following
 
-    def cosines(self, query: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Cosine of each row with a unit query, shape (rows,); 0 for rows without a vector."""
-        if self._vectors is None:
-            return np.zeros(len(self.nodes))
-        # One matrix-vector product a query: in a batched one the last bits would differ (design 3.3).
-        return (self._vectors[: len(self.nodes)] @ query).astype(np.float64)
+    def cosines(self, query: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+        """Cosine of each row with a unit query, shape (size,); 0 for rows without a vector."""
+        picture = self._vectors.picture(self.size)
+        if picture is None:
+            return np.zeros(self.size)
+        return picture.cosines(np.arange(self.size), self._vectors.ask(query))
 
-    def ties(self, rows: NDArray[np.intp]) -> NDArray[np.bytes_]:
+    def ties(self, rows: Rows) -> NDArray[np.bytes_]:
         """Ids of these rows: between equal scores the smaller one comes first."""
-        return self._ids[rows]
+        ids: NDArray[np.bytes_] = self._rows.columns["id"][rows]
+        return ids
+
+    def view(self, query: NDArray[np.floating[Any]] | None = None) -> View:
+        """The columns as they stand, for scoring in any thread while the fold goes on; nothing big is copied."""
+        (ids,) = self._rows.columns.lend("id")
+        asked = None if query is None else self._vectors.ask(query)
+        vectors = self._vectors
+        return View(*self._rows.links(), ids, vectors.picture(self.size), asked, vectors.graph, vectors.changed())
+
+    def plan_graph(self) -> Callable[[], Graph] | None:
+        """What builds a graph of the vectors, in another thread, when a new one is due; then `use_graph`."""
+        return self._vectors.plan_graph(self.size)
+
+    def use_graph(self, graph: Graph) -> None:
+        """Let this graph, which was planned here, propose rows from now on."""
+        self._vectors.use_graph(graph)
+
+    def session_table(self) -> SessionTable:
+        """The rows' sessions as they stand; made anew after a change only."""
+        if self._sessions is None:
+            chunks = self.of_kinds(np.arange(self.size), (NodeKind.CHUNK,))
+            self._sessions = make_table(
+                self._rows.first_sessions(), chunks & self._rows.columns["live"], self.lexical.lengths[: self.size]
+            )
+        return self._sessions
 
     def node(self, row: int) -> SearchNode:
-        """The live node of a row."""
-        return self._at(row)
+        """The live node of a row. KeyError if there is none."""
+        return self._rows.nodes((row,))[0]
 
-    def _at(self, row: int) -> SearchNode:
-        node = self.nodes[row]
-        assert node is not None
-        return node
+    def nodes_at(self, rows: Iterable[int]) -> list[SearchNode]:
+        """The live nodes of these rows, faster than one by one. KeyError if one of them is not live."""
+        return self._rows.nodes(rows)
 
-    def _add(self, node: SearchNode, indexed: Sequence[str]) -> None:
-        row = self._take_row()
-        self.nodes[row] = node
-        self.row_of[node.id] = row
-        self._said_at[row] = node.said_at
-        self._live[row] = True
-        self._ids[row] = node.id.hex().encode()
-        self.lexical.add(row, indexed)
+    def outlines(self, rows: Rows) -> list[Outline]:
+        """What decides whether an answer shows these live rows."""
+        return self._rows.outlines(rows)
+
+    def shown(self, rows: Rows, hidden: frozenset[Reference]) -> NDArray[np.bool_]:
+        """Whether each of these live rows is from no session in `hidden`."""
+        return self._rows.shown(rows, hidden)
+
+    @property
+    def size_bytes(self) -> int:
+        """About what all of this takes."""
+        marks = 8 * self.marks.entries + 100 * len(self.marks) + 4 * self.size
+        aside = 1_500 * len(self._aside)
+        return self._rows.size_bytes + self.lexical.size_bytes + self._vectors.size_bytes + marks + aside
+
+    def freeze(self) -> NodeSetState:
+        """All but the vectors, without a word."""
+        return NodeSetState(
+            self._rows.freeze(),
+            self.lexical.freeze(),
+            self.marks.freeze(),
+            [None if each is None else list(each) for each in self._mark_sets.values],
+            list(self._mark_sets.free),
+            self._marks_of.freeze()["marks"],
+            AsideState.of((each.node, each.counts, each.marks) for each in self._aside.values()),
+            {group: list(members) for group, members in self._vectors.members.items()},
+        )
+
+    @classmethod
+    def thaw(cls, state: NodeSetState, key: bytes, options: SearchOptions | None = None) -> NodeSet:
+        """What `freeze` gave under this key: the same in all it does from here on, but for the vectors."""
+        nodes = cls(key, options)
+        nodes._rows = NodeRows.thaw(state.rows)
+        nodes.lexical = LexicalIndex.thaw(state.lexical, key)
+        nodes.marks = MarkIndex.thaw(state.marks)
+        nodes._marks_of.thaw({"marks": state.marks_of})
+        live = nodes.live_rows()
+        nodes._mark_sets.thaw(
+            (None if each is None else tuple(each) for each in state.mark_sets),
+            state.mark_sets_free,
+            nodes._marks_of["marks"][live],
+        )
+        nodes._aside = {each[0].id: _Aside(*each) for each in state.aside.read()}
+        stated = live[nodes._rows.columns["stated"][live]]
+        nodes.stated = {node.id: node for node in nodes.nodes_at(stated.tolist())}
+        for group, members in state.groups.items():
+            nodes._vectors.begin_group(group, members, nodes.row_of)
+        return nodes
+
+    def _rows_without_vectors(self) -> Rows:
+        missing = self._rows.columns["live"] & ~self._vectors.filled(self.size)
+        for group in self._vectors.members:
+            missing[self.row_of[group]] = False
+        return np.flatnonzero(missing)
+
+    def _members_without_vectors(self) -> list[bytes]:
+        return [each for each in self._vectors.wanted(self.row_of) if each in self._aside]
+
+    def _add(self, node: SearchNode, marks: Iterable[int]) -> int:
+        row = self._rows.add(node)
+        self._sessions = None
+        while self._marks_of.size <= row:
+            self._marks_of.append()
+        self._put_marks(row, node, marks)
         self._note_stated(node)
-        if node.kind is NodeKind.CHUNK:
-            self._link_chunk(row, node)
+        return row
+
+    def _put_marks(self, row: int, node: SearchNode, marks: Iterable[int]) -> None:
+        given = tuple(sorted(set(marks)))
+        self._marks_of.set("marks", row, self._mark_sets.take(given))
+        self.marks.add(row, given)
+        self.marks.add(row, self._session_marks(node))
+
+    def _take_marks(self, row: int) -> Marks:
+        number = int(self._marks_of["marks"][row])
+        given = self._mark_sets[number]
+        self.marks.remove(row, {*given, *self._session_marks(self.node(row))})
+        self._mark_sets.give_back(number)
+        return given
+
+    def _session_marks(self, node: SearchNode) -> set[int]:
+        return {self.mark("session", each.hex()) for each in node.sessions}
 
     def _note_stated(self, node: SearchNode) -> None:
         if node.stated:
             self.stated[node.id] = node
         else:
             self.stated.pop(node.id, None)
-
-    def _take_row(self) -> int:
-        if self._free:
-            return self._free.pop()
-        if len(self.nodes) == len(self._live):
-            self._grow()
-        self.nodes.append(None)
-        return len(self.nodes) - 1
-
-    def _grow(self) -> None:
-        size = len(self._live)
-        self._said_at = np.concatenate((self._said_at, np.zeros(size, dtype=np.int64)))
-        self._live = np.concatenate((self._live, np.zeros(size, dtype=np.bool_)))
-        self._ids = np.concatenate((self._ids, np.zeros(size, dtype="S32")))
-        self._previous = np.concatenate((self._previous, np.full(size, -1, dtype=np.intp)))
-        self._next = np.concatenate((self._next, np.full(size, -1, dtype=np.intp)))
-        self._has_vector = np.concatenate((self._has_vector, np.zeros(size, dtype=np.bool_)))
-        if self._vectors is not None:
-            self._vectors = np.concatenate((self._vectors, np.zeros_like(self._vectors)))
-
-    def _link_chunk(self, row: int, node: SearchNode) -> None:
-        (session,) = node.sessions
-        before = self._last_chunk.get(session, -1)
-        self._previous[row] = before
-        if before >= 0:
-            self._next[before] = row
-        self._last_chunk[session] = row
-
-    def _unlink_chunk(self, row: int, node: SearchNode) -> None:
-        (session,) = node.sessions
-        before, behind = int(self._previous[row]), int(self._next[row])
-        if before >= 0:
-            self._next[before] = behind
-        if behind >= 0:
-            self._previous[behind] = before
-        if self._last_chunk.get(session) == row:
-            self._last_chunk[session] = before
-        self._previous[row] = self._next[row] = -1
 
 
 def indexed_text(text: str, said_at: Instant) -> str:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 import Stemmer
 
+from projections.recall.irregular import BASE_OF
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -86,16 +88,21 @@ def query_terms(text: str) -> list[str]:
 
 def _terms(text: str, *, singles: bool) -> list[str]:
     if text.isascii():
-        return _stem(_content_words(text.lower()))
+        return _stems(text.lower())
     # Case folding may leave a form that is not composed (Unicode's NFKC_Casefold), hence twice.
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     folded = folded.replace("\u2019", "'").replace("\u2018", "'").replace("\u02bc", "'")
     if folded.isascii():  # typographic quotes were all there was
-        return _stem(_content_words(folded))
+        return _stems(folded)
     runs = cast("list[str]", _UNSPACED_RUN.findall(folded))
     if not runs:
-        return _stem(_content_words(folded))
-    return _stem(_content_words(_UNSPACED_RUN.sub(" ", folded))) + list(_characters(runs, singles=singles))
+        return _stems(folded)
+    return _stems(_UNSPACED_RUN.sub(" ", folded)) + list(_characters(runs, singles=singles))
+
+
+def _stems(folded: str) -> list[str]:
+    """The stems of a folded text's content words; irregular forms by their base."""
+    return _stem([BASE_OF.get(word, word) for word in _content_words(folded)])
 
 
 def _content_words(folded: str) -> list[str]:

@@ -14,12 +14,14 @@ from statistics import median
 import anyio
 import msgspec
 
-from daemon.answers import Answerer, QueryParams
+from daemon.answers import Answerer
 from daemon.bus_messages import BusMessage
 from daemon.decoding import Decoder
-from daemon.memories import Memories, fold_from_nothing
+from daemon.folding import fold_from_nothing
+from daemon.memories import Memories
 from daemon.offline.embedder import HashingEmbedder
 from daemon.offline.language_model import OfflineLanguageModel
+from daemon.query_params import QueryParams
 from daemon.worker import Worker, WorkerParameters
 from events.appending import Batch
 from events.dead_letters import DeadLetter

@@ -8,7 +8,7 @@ from statistics import median
 
 import anyio
 
-from daemon.memories import PAGE_EVENTS, SLICE_S, fold_from_nothing
+from daemon.folding import PAGE_EVENTS, SLICE_S, fold_from_nothing
 from daemon.offline.extraction import extract_facts
 from events.envelope import NewEvent, Reference, identify
 from events.log import GROUP_EVENTS_MAX, EventLog
@@ -65,7 +65,7 @@ async def _measure(users: int, turns: int, repeats: int) -> list[Row]:
     async with fresh_log() as (log, _):
         names = [f"user {n}" for n in range(users)]
         for n, name in enumerate(names):
-            await _grow(log, name, turns, seed=n)
+            await grow(log, name, turns, seed=n)
         references = [log.keys.user(name) for name in names]
         for _ in range(repeats):
             reading.append(await _read(log, references))
@@ -102,10 +102,10 @@ def _stall_row(name: str, beats: Beats) -> Row:
     )
 
 
-async def _grow(log: EventLog, user_id: str, turns: int, seed: int) -> None:
+async def grow(log: EventLog, user_id: str, turns: int, seed: int, first_session: int = 0) -> None:
     """A log as the worker leaves it, written without a Memory: every chunk extracted, every fact admitted."""
     speech, events = Speech(seed), list[NewEvent]()
-    for session in range(-(-turns // SESSION_TURNS)):
+    for session in range(first_session, first_session + -(-turns // SESSION_TURNS)):
         started_at = MONDAY + session * SESSION_GAP_MS
         said = turns_of(speech, f"s{session}", SESSION_TURNS, user_id=user_id, started_at=started_at)
         events += _with_answers(said, first_seq=log.head + len(events) + 1)

@@ -16,12 +16,13 @@ from statistics import median
 
 import anyio
 
-from daemon.answers import Answerer, QueryParams
+from daemon.answers import Answerer
 from daemon.fingerprints import Fingerprints
 from daemon.forgetting import Forgetter
 from daemon.logs import quiet
 from daemon.memories import Memories
 from daemon.offline.embedder import HashingEmbedder
+from daemon.query_params import QueryParams
 from daemon.receipts import Receipt
 from daemon.residue import IsKept, ScanResult, scan
 from events.envelope import NewEvent, identify

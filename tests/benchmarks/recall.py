@@ -1,97 +1,63 @@
-"""What a whole `recall` costs, without reading texts, against one product of numpy's of as many rows."""
+"""What a whole `recall` costs, without reading texts, against one product of numpy's of as many rows.
+
+`--share 10` measures up to a million nodes.
+"""
 
 from __future__ import annotations
 
-import random
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from statistics import median
 
+import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from events.envelope import identify
 from projections.recall.agpr import NO_EMBEDDER, AgprParameters
-from projections.recall.answering import recall
-from projections.recall.nodes import NodeKind, NodeSet, SearchNode
-from projections.texts import TurnsText
+from projections.recall.answering import RecallRequest, recall
+from projections.recall.nodes import NodeSet
+from projections.recall.state import NodeSetState
 from tests.benchmarks.measuring import Figure, Row, Spent, ms, percentile, sized, spend
-from tests.benchmarks.samples import Speech
-from tests.builders import MONDAY, an_id
+from tests.benchmarks.node_sets import DIMENSIONS, add_vectors, fill, unit_rows
 
-SIZES = (1_000, 10_000, 50_000)
-HYBRID_SIZES = (1_000, 10_000)
-# What is aimed at by size: an exact search as fast as the product alone.
-GOALS = {10_000: 1.0}
-DIMENSIONS = 384
+SIZES = (1_000, 10_000, 100_000)
+# What is aimed at by size: an exact search as fast as the product alone, and much faster where memory is slow.
+GOALS = {10_000: 1.0, 100_000: 0.3, 1_000_000: 0.25}
 QUESTIONS = 200
-CHUNKS_PER_SESSION = 10
-CHUNK_MS = 60_000
-DAY_MS = 86_400_000
 K = 10
+LEADING = 40
+NODE_BYTES_MAX = 1_600
+THAW_MS_MAX = 100.0
 
 
 def measure(share: float) -> list[Row]:
-    """Recall by words at three sizes, and with vectors at two."""
+    """Recall by words, and by words and vectors; what a node weighs; how fast a node set comes back."""
     rows = list[Row]()
     hybrid = replace(NO_EMBEDDER, cosine_weight=0.5)
     with threadpool_limits(1):
-        for size in SIZES:
-            nodes, questions = _fill(sized(size, share, 100), sized(QUESTIONS, share, 10))
+        for full in SIZES:
+            size = sized(full, share, 100)
+            nodes, questions = fill(size, sized(QUESTIONS, min(share, 1.0), 10))
             rows += _measure(nodes, questions, NO_EMBEDDER, "recall by words", GOALS.get(size))
-            if size in HYBRID_SIZES:
-                _add_vectors(nodes)
-                rows += _measure(nodes, questions, hybrid, "recall by words and vectors", GOALS.get(size))
+            add_vectors(nodes)
+            rows += _measure(nodes, questions, hybrid, "recall by words and vectors", GOALS.get(size))
+            if full == SIZES[1]:
+                rows += [_leading(nodes), _thaw(nodes), _weigh(size)]
     return rows
-
-
-def _fill(size: int, questions: int) -> tuple[NodeSet, list[str]]:
-    """Chunks of sessions a day apart, and a question about each of some of them."""
-    nodes, speech, texts = NodeSet(), Speech(1), list[str]()
-    for row in range(size):
-        session, place = divmod(row, CHUNKS_PER_SESSION)
-        said_at = MONDAY + session * DAY_MS + place * CHUNK_MS
-        text = f"Alice: {speech.turn()}\nWren: {speech.turn()}"
-        turns = (2 * row + 1, 2 * row + 2)
-        node = SearchNode(
-            id=identify(b"mf.chunk", row.to_bytes(8, "big")),
-            kind=NodeKind.CHUNK,
-            ref=TurnsText(turns),
-            turns=turns,
-            sessions=frozenset((an_id(f"session {session}"),)),
-            said_at=said_at,
-            time_start=said_at,
-            time_end=said_at + CHUNK_MS,
-            length=len(text),
-        )
-        nodes.add(node, text)
-        texts.append(text)
-    chosen = random.Random(2).choices(texts, k=questions)
-    return nodes, [speech.question(text) for text in chosen]
-
-
-def _unit_rows(count: int, seed: int) -> NDArray[np.float32]:
-    vectors = np.random.default_rng(seed).standard_normal((count, DIMENSIONS), dtype=np.float32)
-    unit: NDArray[np.float32] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return unit
-
-
-def _add_vectors(nodes: NodeSet) -> None:
-    ids = list(nodes.row_of)
-    nodes.set_vectors(ids, _unit_rows(len(ids), 3))
 
 
 def _measure(
     nodes: NodeSet, questions: list[str], parameters: AgprParameters, what: str, goal: float | None
 ) -> list[Row]:
     size = len(nodes)
-    matrix, vector = _unit_rows(size, 4), _unit_rows(1, 5)[0]
+    matrix, vector = unit_rows(size, 4), unit_rows(1, 5)[0]
     asked = vector if parameters.cosine_weight else None
 
     def ask(question: str) -> object:
-        return recall(nodes, question, K, parameters, query_vector=asked)
+        return recall(nodes, RecallRequest(question, K, parameters, query_vector=asked))
 
     ours, products = _interleave(ask, questions, partial(np.matmul, matrix, vector))
     cpu, product_cpu = [each.thread_s for each in ours], [each.thread_s for each in products]
@@ -122,3 +88,48 @@ def _interleave(
         ours.append(spend(partial(ask, question)))
         products.append(spend(product))
     return ours, products
+
+
+def _leading(nodes: NodeSet) -> Row:
+    """By vectors alone: who leads by the scan of bytes, against float64 products of the same vectors."""
+    vectors = unit_rows(len(nodes), 3).astype(np.float16).astype(np.float64)
+    parameters = replace(NO_EMBEDDER, cosine_weight=1.0, smoothing=0.0)
+    wanted = min(LEADING, len(nodes))
+    missed = 0
+    queries = unit_rows(50, 6)
+    for query in queries:
+        found = recall(nodes, RecallRequest("", K, parameters, query_vector=query)).leading.rows
+        exact = np.argsort(-(vectors @ query.astype(np.float64)), kind="stable")[:wanted]
+        missed += len(set(exact.tolist()) - set(found.tolist()))
+    return Row(
+        f"missed of the top {LEADING} by vectors, {len(nodes):,} nodes",
+        missed / (wanted * len(queries)),
+        "an exact float64 search",
+        (),
+        goal=0.001,
+    )
+
+
+def _thaw(nodes: NodeSet) -> Row:
+    """A node set from a snapshot, without its vectors."""
+    content = msgspec.msgpack.encode(nodes.freeze())
+    spent = [
+        spend(lambda: NodeSet.thaw(msgspec.msgpack.decode(content, type=NodeSetState), b"alice")) for _ in range(7)
+    ]
+    took_ms = ms(median(each.thread_s for each in spent))
+    figures = (Figure("thaw_cpu_ms", took_ms), Figure("snapshot_bytes_a_node", len(content) / len(nodes)))
+    return Row(f"thaw of {len(nodes):,} nodes, CPU", took_ms / THAW_MS_MAX, f"{THAW_MS_MAX:.0f} ms", figures, 1.0)
+
+
+def _weigh(size: int) -> Row:
+    """Resident memory of a process before and after it made a node set, all included."""
+    program = f"from tests.benchmarks.node_sets import weigh; print(weigh({size}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    weight = float(done.stdout)
+    return Row(
+        f"memory of a node, {size:,} nodes x {DIMENSIONS}",
+        weight / NODE_BYTES_MAX,
+        f"{NODE_BYTES_MAX:,} bytes",
+        (Figure("node_bytes", weight),),
+        goal=1.0,
+    )

@@ -11,12 +11,23 @@ import sys
 from collections.abc import Callable, Sequence
 
 from daemon.lifecycle import collect_seldom
-from tests.benchmarks import append, building, folding, forgetting, recall, scanning, socket_round_trip, trees
+from tests.benchmarks import (
+    append,
+    building,
+    folding,
+    forgetting,
+    loading,
+    recall,
+    scanning,
+    socket_round_trip,
+    trees,
+)
 from tests.benchmarks.measuring import Row, machine
 
 BENCHMARKS: dict[str, Callable[[float], list[Row]]] = {
     "append": append.measure,
     "folding": folding.measure,
+    "loading": loading.measure,
     "recall": recall.measure,
     "trees": trees.measure,
     "socket_round_trip": socket_round_trip.measure,

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from itertools import accumulate
 from pathlib import Path
 
-from daemon.memories import fold
+from daemon.folding import fold
 from daemon.offline.language_model import OfflineLanguageModel
 from daemon.work import Origin, plan_extractions, plan_summaries
 from events.appending import Batch

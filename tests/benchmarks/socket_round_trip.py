@@ -1,12 +1,15 @@
-"""What the socket adds to an answer, against a bare asyncio server that sends the same bytes back and forth.
+"""What the socket adds to an answer: JSON-RPC and HTTP against uvicorn with h11 and against a bare asyncio echo.
 
-Both servers stand in one process of their own; its CPU is read from outside, so what clients cost is left out.
+All servers give the same result, encoded anew for each request (the echo: the same bytes), in one process of their
+own; its CPU is read from outside, so what clients cost is left out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import re
+import resource
 import socket
 import tempfile
 import time
@@ -16,11 +19,13 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import anyio
 import msgspec
+import uvicorn
 
-from daemon.answers import Answer, MemoryShown, Source, Watermark
+from daemon.answer_types import Answer, MemoryShown, Source, Watermark
 from daemon.listings import NoParams
 from daemon.protocol import Method
 from daemon.socket_server import SocketServer
@@ -29,80 +34,143 @@ from tests.benchmarks.samples import Speech
 
 ROUNDS = 2_000
 CLIENTS = 32
+IDLE_CLIENTS = 1_000
 REPEATS = 5
 MEMORIES = 10
 START_WITHIN_S = 30.0
 RECEIVE_BYTES = 1 << 18
-METHODS = ("nothing", "query")
+# The method of each and the HTTP route that leads to it.
+METHODS = {"healthz": "GET /healthz", "query": "POST /v1/query"}
+SERVERS = ("rpc", "http", "uvicorn", "bare")
+# Half of what the usual way costs (engineering.md 1.7), and the same with a thousand who only stand there.
+RPC_GOAL = 0.5
+IDLE_GOAL = 3.0
 
 
 def measure(share: float) -> list[Row]:
-    """One client and 32, each with a trivial answer and with one of ten memories."""
+    """One client and 32, each with a trivial answer and with one of ten memories; then 32 beside idle ones."""
     rows = list[Row]()
     with _servers() as (folder, clock):
         for method in METHODS:
             for clients in (1, CLIENTS):
                 rows += _measure(folder, clock, method, clients, sized(ROUNDS, share, 40))
+        rows.append(_measure_idle(folder, sized(ROUNDS, share, 40), sized(IDLE_CLIENTS, share)))
     return rows
 
 
 def _measure(folder: Path, clock: int, method: str, clients: int, rounds: int) -> list[Row]:
-    """Interleaved repeats, ours and the bare one."""
-    paths = {"ours": folder / "ours.sock", "bare": folder / f"{method}.sock"}
-    seconds: dict[str, list[float]] = {name: [] for name in paths}
-    cpu: dict[str, list[float]] = {name: [] for name in paths}
+    """Interleaved repeats of all servers."""
+    seconds: dict[str, list[float]] = {name: [] for name in SERVERS}
+    cpu: dict[str, list[float]] = {name: [] for name in SERVERS}
     for _ in range(REPEATS):
-        for name, path in paths.items():
+        for name in SERVERS:
             before = time.clock_gettime(clock)
-            walls = _drive(path, _request(method), clients, rounds // (REPEATS * clients) + 1)
-            cpu[name].append((time.clock_gettime(clock) - before) / (len(walls) * clients))
-            seconds[name] += walls
-    name = f"{method}, {clients} client{'s' * (clients > 1)}"
-    of = f"asyncio echo of the same bytes ({len(_request(method))} and {len(_answer(method))})"
-    walls_of = tuple(
-        Figure(f"{who}_us_{label}", us(percentile(seconds[who], at)))
-        for who in paths
+            took = _drive(_path(folder, name, method), _request(name, method), clients, rounds // clients + 1)
+            cpu[name].append((time.clock_gettime(clock) - before) / (len(took) * clients))
+            seconds[name] += took
+    wall_of = {name: median(seconds[name]) for name in SERVERS}
+    cpu_of = {name: median(cpu[name]) for name in SERVERS}
+    walls = tuple(
+        Figure(f"{name}_us_{label}", us(percentile(seconds[name], at)))
+        for name in SERVERS
         for label, at in (("p50", 0.5), ("p99", 0.99))
     )
-    cpu_of = tuple(Figure(f"{who}_server_cpu_us", us(median(cpu[who]))) for who in paths)
+    cpus = tuple(Figure(f"{name}_server_cpu_us", us(cpu_of[name])) for name in SERVERS)
+    of = f"{method}, {clients} client{'s' * (clients > 1)}"
     return [
-        Row(f"{name}, wall p50", median(seconds["ours"]) / median(seconds["bare"]), of, walls_of),
-        Row(f"{name}, server CPU a request", median(cpu["ours"]) / median(cpu["bare"]), of, cpu_of),
+        Row(f"{of}: JSON-RPC, wall p50", wall_of["rpc"] / wall_of["uvicorn"], "uvicorn+h11", walls, RPC_GOAL),
+        Row(f"{of}: JSON-RPC, CPU", cpu_of["rpc"] / cpu_of["uvicorn"], "uvicorn+h11", cpus, RPC_GOAL),
+        Row(f"{of}: HTTP, CPU", cpu_of["http"] / cpu_of["uvicorn"], "uvicorn+h11", cpus),
+        Row(f"{of}: JSON-RPC, CPU", cpu_of["rpc"] / cpu_of["bare"], "asyncio echo of the same bytes", cpus),
     ]
+
+
+def _measure_idle(folder: Path, rounds: int, idle_clients: int) -> Row:
+    """Busy clients alone and beside many that are connected and silent, interleaved."""
+    path, request = _path(folder, "rpc", "query"), _request("rpc", "query")
+    alone, beside = list[float](), list[float]()
+    for _ in range(REPEATS):
+        alone += _drive(path, request, CLIENTS, rounds // CLIENTS + 1)
+        with ExitStack() as stack:
+            _connect(stack, path, idle_clients)
+            beside += _drive(path, request, CLIENTS, rounds // CLIENTS + 1)
+    figures = tuple(
+        Figure(f"{name}_us_p99", us(percentile(walls, 0.99)))
+        for name, walls in (("alone", alone), ("beside", beside))
+    )
+    of = f"query, {CLIENTS} clients beside {idle_clients} idle: wall p99"
+    return Row(of, percentile(beside, 0.99) / percentile(alone, 0.99), "the same alone", figures, IDLE_GOAL)
 
 
 def _drive(path: Path, request: bytes, clients: int, rounds: int) -> list[float]:
     """Each round all clients ask, then all are answered; seconds of each round."""
     walls = list[float]()
     with ExitStack() as stack:
-        connections = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(clients)]
-        for connection in connections:
-            connection.connect(str(path))
+        connections = _connect(stack, path, clients)
+        answer_bytes = _probe(connections[0], request)
         for _ in range(rounds):
             began = time.perf_counter()
             for connection in connections:
                 connection.sendall(request)
             for connection in connections:
-                _receive_line(connection)
+                _receive(connection, answer_bytes)
             walls.append(time.perf_counter() - began)
     return walls
 
 
-def _receive_line(connection: socket.socket) -> None:
-    while not connection.recv(RECEIVE_BYTES).endswith(b"\n"):
-        pass
+def _connect(stack: ExitStack, path: Path, clients: int) -> list[socket.socket]:
+    connections = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(clients)]
+    for connection in connections:
+        connection.connect(str(path))
+    return connections
 
 
-def _request(method: str) -> bytes:
+def _probe(connection: socket.socket, request: bytes) -> int:
+    """How long the answer is, always the same: a line, or a head with the length of its body."""
+    connection.sendall(request)
+    answer = b""
+    while True:
+        answer += connection.recv(RECEIVE_BYTES)
+        if not answer.startswith(b"HTTP"):
+            if answer.endswith(b"\n"):
+                return len(answer)
+            continue
+        head, end, body = answer.partition(b"\r\n\r\n")
+        length = re.search(rb"(?i)content-length: (\d+)", head)
+        if end and length and len(body) == int(length[1]):
+            return len(answer)
+
+
+def _receive(connection: socket.socket, answer_bytes: int) -> None:
+    while answer_bytes > 0:
+        answer_bytes -= len(connection.recv(RECEIVE_BYTES))
+
+
+def _path(folder: Path, server: str, method: str) -> Path:
+    """Ours are on one socket; the echo has one for each answer."""
+    name = {"rpc": "ours", "http": "ours", "bare": f"bare-{method}"}.get(server, server)
+    return folder / f"{name}.sock"
+
+
+def _request(server: str, method: str) -> bytes:
     params = {"user_id": "alice", "query": "Where did Alice live before Miami?", "k": MEMORIES}
-    call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params if method == "query" else {}}
-    return msgspec.json.encode(call) + b"\n"
+    if server in ("rpc", "bare"):
+        call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params if method == "query" else {}}
+        return msgspec.json.encode(call) + b"\n"
+    head = f"{METHODS[method]} HTTP/1.1\r\nHost: memforest\r\n".encode()
+    if method != "query":
+        return head + b"\r\n"
+    body = msgspec.json.encode(params)
+    return b"%bContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
 
 
 def _answer(method: str) -> bytes:
     """Our answer, byte for byte, for the bare server to send."""
-    result: object = _an_answer() if method == "query" else None
-    return msgspec.json.encode({"id": 1, "result": result, "jsonrpc": "2.0"}) + b"\n"
+    return msgspec.json.encode({"id": 1, "result": _result(method), "jsonrpc": "2.0"}) + b"\n"
+
+
+def _result(method: str) -> object:
+    return _an_answer() if method == "query" else {"state": "ok"}
 
 
 def _an_answer() -> Answer:
@@ -153,35 +221,70 @@ class _Echo(asyncio.Protocol):
             self._transport.write(self._answer)
 
 
+async def _app(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """The same over ASGI: the parameters read and typed, the result encoded."""
+    body = b""
+    while (piece := await receive())["type"] == "http.request":
+        body += piece["body"]
+        if not piece["more_body"]:
+            break
+    if body:
+        msgspec.json.decode(body, type=_QueryParams)
+    answer = msgspec.json.encode(_RESULTS["query" if scope["path"] == "/v1/query" else "healthz"])
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(answer)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": answer})
+
+
+_RESULTS: dict[str, object] = {}
+
+
 async def _serve(folder: Path, started: Connection) -> None:
-    answer = _an_answer()
+    _RESULTS.update({method: _result(method) for method in METHODS})
 
-    async def nothing(_: NoParams) -> None:
-        return None
+    async def healthz(_: NoParams) -> object:
+        return _RESULTS["healthz"]
 
-    async def query(_: _QueryParams) -> Answer:
-        return answer
+    async def query(_: _QueryParams) -> object:
+        return _RESULTS["query"]
 
     handlers = {
-        "nothing": Method(NoParams, nothing, False, 10.0),
+        "healthz": Method(NoParams, healthz, False, 10.0),
         "query": Method(_QueryParams, query, False, 10.0),
     }
     loop = asyncio.get_running_loop()
     for method in METHODS:
-        await loop.create_unix_server(partial(_Echo, _answer(method)), folder / f"{method}.sock")
+        await loop.create_unix_server(partial(_Echo, _answer(method)), _path(folder, "bare", method))
+    usual = uvicorn.Server(
+        uvicorn.Config(
+            _app,
+            uds=str(_path(folder, "uvicorn", "")),
+            http="h11",
+            loop="asyncio",
+            lifespan="off",
+            log_level="error",
+            access_log=False,
+        )
+    )
     server = SocketServer(folder / "ours.sock", handlers=handlers, report=lambda event, /, **fields: None)
     server.bind()
-    started.send(None)
-    await server.serve()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(usual.serve)
+        tasks.start_soon(server.serve)
+        while not usual.started:  # noqa: ASYNC110 - uvicorn has no event for it
+            await anyio.sleep(0.01)
+        started.send(None)
 
 
 def _serve_in(folder: str, started: Connection) -> None:
+    _allow_descriptors()
     anyio.run(_serve, Path(folder), started)
 
 
 @contextmanager
 def _servers() -> Generator[tuple[Path, int]]:
     """The folder of the sockets and the CPU clock of the process that serves them."""
+    _allow_descriptors()
     processes = multiprocessing.get_context("spawn")
     ready, started = processes.Pipe(duplex=False)
     with tempfile.TemporaryDirectory(prefix="mf-bench-") as folder:
@@ -195,3 +298,9 @@ def _servers() -> Generator[tuple[Path, int]]:
         finally:
             process.terminate()
             process.join()
+
+
+def _allow_descriptors() -> None:
+    """As many as the system lets us have."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -25,7 +25,7 @@ def test_a_name_that_is_no_benchmark_is_refused(capsys: pytest.CaptureFixture[st
     with pytest.raises(SystemExit):
         main(["appending"])
 
-    assert "append, folding, recall" in capsys.readouterr().err
+    assert "append, folding, loading" in capsys.readouterr().err
 
 
 def test_a_row_is_a_line_of_markdown_and_an_object_of_json() -> None:

@@ -1,6 +1,10 @@
-"""The daemon's parts on the log of the test."""
+"""The daemon's parts on the log of the test, and a place for a socket."""
 
 from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,3 +16,10 @@ from tests.daemon.parts_in_use import Parts, build_parts
 @pytest.fixture
 def parts(log: EventLog, clock: ManualClock) -> Parts:
     return build_parts(log, clock)
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    # tmp_path holds the test's name, which leaves too little of 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="mf-") as folder:
+        yield Path(folder) / "s"

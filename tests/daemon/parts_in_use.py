@@ -7,14 +7,17 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import anyio
 
-from daemon.answers import Answer, Answerer, QueryParams
+from daemon.answer_types import Answer
+from daemon.answers import Answerer
 from daemon.compaction import Compactor
 from daemon.erasing import Erasing
 from daemon.forgetting import Forgetter
 from daemon.memories import MEMORIES_MAX, Memories
+from daemon.query_params import QueryParams
 from daemon.worker import Worker, WorkerParameters
 from events.envelope import Reference
 from events.log import EventLog
@@ -77,9 +80,9 @@ class Parts:
         """The Memory of a user, up to the log's end."""
         return await self.memories.catch_up(KEYS.user(user_id))
 
-    async def ask(self, question: str, user_id: str = "alice", **more: int | str) -> Answer:
+    async def ask(self, question: str, user_id: str = "alice", **more: Any) -> Answer:
         """The answer to a question."""
-        return await self.answerer.query(QueryParams(user_id=user_id, query=question, **more))  # type: ignore[arg-type]
+        return await self.answerer.query(QueryParams(user_id=user_id, query=question, **more))
 
     async def texts(self, question: str, user_id: str = "alice") -> list[str]:
         """The texts of the best hundred memories."""

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-import anyio
+import random
+from dataclasses import replace
+
 import msgspec
 import pytest
 
-from daemon.answers import (
-    K_MAX,
-    QUESTION_CHARACTERS_MAX,
-    QueryParams,
-    TurnDeadLettered,
-    TurnInConflict,
-    TurnRefused,
-)
-from events.dead_letters import DeadLetter
+from daemon.answers import Answerer
+from daemon.contexts import QUARTERS, context_line, count_quarters
+from daemon.explanations import CANDIDATE_TEXT_MAX
+from daemon.query_params import K_MAX, QUESTION_CHARACTERS_MAX, QueryParams
 from events.envelope import NewEvent
 from events.erasure import erase_slice
-from events.errors import InvalidInput, MemForestError
+from events.errors import InvalidInput
 from events.log import EventLog
 from events.session import Part, TurnRecorded
+from projections.ports import EmbedderUnavailable, Vectors
 from projections.recall.agpr import AgprParameters
-from projections.recall.answering import CHARACTERS_PER_TOKEN
-from tests.builders import KEYS, MONDAY, ManualClock, a_batch, a_forgetting, a_place, a_turn, lineage_of
-from tests.daemon.parts_in_use import ALICE, Parts, build_parts, running, running_forgetter
+from projections.recall.answering import CHARACTERS_PER_TOKEN, RecallRequest, choose, prepare, score_rows
+from tests.builders import (
+    KEYS,
+    MONDAY,
+    ManualClock,
+    a_batch,
+    a_forgetting,
+    a_revision,
+    a_turn,
+    lineage_of,
+)
+from tests.daemon.parts_in_use import ALICE, Parts, build_parts, running
 from tests.scripted_models import ScriptedEmbedder
 
 
@@ -104,7 +111,7 @@ async def test_a_vector_is_made_only_when_the_ranking_uses_it(log: EventLog, clo
         parts = build_parts(log, clock, embedder=embedder, agpr=AgprParameters(cosine_weight=weight))
         await parts.say("In Rome.", session_id=f"s{weight}")
         await parts.ask("Where?")
-        used.append(embedder.texts)
+        used.append(embedder.questions)
 
     assert used == [[], ["Where?"]]
 
@@ -123,21 +130,6 @@ async def test_users_do_not_see_each_other(parts: Parts) -> None:
 
     assert await parts.texts("Rome", "alice") == ["Alice: Rome for alice"]
     assert await parts.texts("Rome", "bob") == ["Alice: Rome for bob"]
-
-
-async def test_the_watermark_tells_how_far_behind_the_answer_is(parts: Parts, clock: ManualClock) -> None:
-    await parts.say("one")
-    await parts.ask("one")  # and from here on nobody follows the log
-    clock.advance(1_000)
-    await parts.say("two", "three")
-    clock.advance(2_500)
-    watermark = (await parts.ask("one")).watermark
-
-    assert (watermark.user_seq, watermark.projected_user_seq) == (3, 1)
-    assert watermark.lag_s == 2.5, "since the first event that is not folded in"
-    await parts.memory()
-    after = (await parts.ask("one")).watermark
-    assert (after.projected_user_seq, after.lag_s, after.pending) == (3, 0.0, 1)
 
 
 async def test_parts_of_a_turn_come_back_with_the_memory(parts: Parts) -> None:
@@ -174,69 +166,136 @@ async def test_parameters_out_of_range_are_refused_without_being_quoted(
     assert "Xylophon" not in str(raised.value)
 
 
-async def test_wait_for_a_position_holds_the_query_until_it_is_folded(parts: Parts) -> None:
-    await parts.ask("Rome")
-    found: list[str] = []
+async def test_the_context_with_its_dates_never_has_more_tokens_than_asked_for(parts: Parts) -> None:
+    chance = random.Random(1)
+    for number in range(40):
+        words = chance.choices(["Rome", "東京に行きました", "été", "Москва", "🚀"], k=chance.randint(1, 9))
+        await parts.say(" ".join(["Rome", *words]), session_id=f"s{number}")
+    for tokens in (1, 10, 57, 333, 5_000):
+        answer = await parts.ask("Rome", max_tokens=tokens)
+        lines = [context_line(MONDAY, memory.text) for memory in answer.memories]
 
-    async def ask() -> None:
-        found.extend(memory.text for memory in (await parts.ask("Rome", wait_for=2)).memories)
-
-    async with running_forgetter(parts), anyio.create_task_group() as tasks:
-        tasks.start_soon(ask)
-        await parts.say("I was in Rome.")
-        early = list(found)
-        await parts.say("It rained.")
-
-    assert early == []
-    assert found == ["Alice: I was in Rome.\nAlice: It rained."]
+        assert count_quarters(answer.context) <= tokens * QUARTERS
+        assert sorted(answer.context.split("\n")) == sorted(lines) if lines else answer.context == ""
+    assert len(answer.memories) == 40
 
 
-async def test_wait_for_a_key_holds_the_query_until_its_turn_is_folded(parts: Parts) -> None:
-    await parts.ask("Rome")
-    async with running_forgetter(parts), anyio.create_task_group() as tasks:
-        with anyio.fail_after(5):
-            tasks.start_soon(parts.say, "I was in Rome.")
-            answer = await parts.ask("Rome", wait_for="turn/alice/s1/t1/0")
+async def test_what_does_not_fit_in_tokens_is_explained_by_the_budget(parts: Parts) -> None:
+    for number in range(12):
+        await parts.say(f"東京に行きました {number}", session_id=f"s{number}")
+    answer = await parts.ask("東京", max_tokens=60, explain=True)
+    assert answer.explanation is not None
+    ranks = {each.id: each.rank for each in answer.explanation.candidates if each.rank is not None}
+    dropped = {each.dropped for each in answer.explanation.candidates if each.rank is None}
 
-    assert len(answer.memories) == 1
-
-
-async def test_wait_for_what_never_comes_waits_and_blocks_nobody(parts: Parts) -> None:
-    async with running_forgetter(parts), anyio.create_task_group() as tasks:
-        for key in ("turn/alice/s1/never/0", 10_000):
-            tasks.start_soon(lambda key=key: parts.ask("Rome", wait_for=key))  # type: ignore[misc]
-        with anyio.fail_after(2):
-            await parts.say("I was in Rome.")
-            answer = await parts.ask("Rome", wait_for=1)
-        tasks.cancel_scope.cancel()
-
-    assert len(answer.memories) == 1
+    assert 0 < len(answer.memories) < 12
+    assert ranks == {memory.id: place + 1 for place, memory in enumerate(answer.memories)}
+    assert dropped == {"budget"}
 
 
-async def wait_for_key(parts: Parts, error: type[MemForestError]) -> MemForestError:
-    with anyio.fail_after(2), pytest.raises(error) as raised:
-        await parts.ask("Rome", wait_for="turn/alice/s1/t1/0")
-    return raised.value
+async def test_an_embedding_of_the_caller_ranks_and_no_other_is_made(log: EventLog, clock: ManualClock) -> None:
+    embedder = ScriptedEmbedder()
+    parts = build_parts(log, clock, embedder=embedder, agpr=AgprParameters(cosine_weight=1.0, smoothing=0.0))
+    await say_cities(parts)
+    memory = await parts.memory()
+    nodes = [memory.nodes.node(row) for row in memory.nodes.live_rows().tolist()]
+    vectors = await embedder.embed([str(number) for number in range(len(nodes))])
+    memory.nodes.set_vectors([node.id for node in nodes], vectors)
+    for node, vector in zip(nodes, vectors, strict=True):
+        given = [float(each) * 7 for each in vector]
+        answer = await parts.ask("Whatever", k=1, embedding=given, explain=True)
+        assert answer.memories[0].id == node.id.hex()
+        assert answer.explanation is not None
+        assert answer.explanation.candidates[0].cosine == pytest.approx(1, abs=0.01)
+        assert answer.explanation.parameters.embedder == embedder.name
+
+    assert embedder.questions == []
 
 
-async def test_wait_for_a_dead_letter_answers_at_once_with_its_reason(parts: Parts) -> None:
-    letter = DeadLetter("s", b"Xylophon", "Expected `str`", a_place(1), "alice", "s1", "turn/alice/s1/t1/0")
-    await parts.log.append(a_batch(letters=(letter,)))
-    error = await wait_for_key(parts, TurnDeadLettered)
+async def test_an_embedding_that_cannot_be_compared_is_refused_with_what_to_do(
+    log: EventLog, clock: ManualClock
+) -> None:
+    by_words = build_parts(log, clock)
+    by_both = build_parts(log, clock, agpr=AgprParameters(cosine_weight=0.5))
+    with pytest.raises(InvalidInput, match="ranks by words alone"):
+        await by_words.ask("Rome", embedding=[1.0] * 16)
+    with pytest.raises(InvalidInput, match="has 3 numbers, and the vectors here have 16, made by scripted"):
+        await by_both.ask("Rome", embedding=[1.0] * 3)
 
-    assert (error.code, str(error)) == ("invalid", "the awaited message is a dead letter: Expected `str`")
+
+async def test_without_its_embedder_a_question_is_answered_by_words(log: EventLog, clock: ManualClock) -> None:
+    class Away(ScriptedEmbedder):
+        async def embed_question(self, text: str) -> Vectors:
+            raise EmbedderUnavailable
+
+    parts = build_parts(log, clock, embedder=Away(), agpr=AgprParameters(cosine_weight=0.5))
+    await say_cities(parts)
+    answer = await parts.ask("Bern", k=1, explain=True)
+
+    assert answer.memories[0].text == "Alice: I was in Bern last week.\nAlice: It rained."
+    assert answer.explanation is not None
+    assert answer.explanation.parameters.embedder is None
 
 
-async def test_wait_for_a_conflicting_or_refused_turn_answers_at_once(parts: Parts) -> None:
-    await parts.log.append(a_batch(a_turn("one")))
-    await parts.log.append(a_batch(a_turn("another")))
-    conflict = await wait_for_key(parts, TurnInConflict)
-    await parts.log.append_event(a_forgetting("s2"))
-    await parts.log.append(a_batch(a_turn("too late", session_id="s2", turn_id="late")))
-    with anyio.fail_after(2), pytest.raises(TurnRefused) as refused:
-        await parts.ask("Rome", wait_for="turn/alice/s2/late/0")
+async def test_an_explanation_changes_nothing_and_shows_texts_that_are_cut(parts: Parts) -> None:
+    await parts.say("Rome " + "and so on " * 100, "It rained.")
+    await say_cities(parts)
+    plain, explained = await parts.ask("Rome", k=3), await parts.ask("Rome", k=3, explain=True)
+    explanation = explained.explanation
 
-    assert (conflict.code, refused.value.code) == ("conflict", "conflict")
+    assert plain.explanation is None
+    assert plain == replace(explained, explanation=None)
+    assert explanation is not None
+    assert max(len(each.text) for each in explanation.candidates) == CANDIDATE_TEXT_MAX
+    assert list(explanation.timings_ms) == ["embed", "load", "filter", "score", "rank", "explain", "read"]
+    assert (explanation.parameters.mode, explanation.parameters.k) == ("agpr", 3)
+
+
+async def test_an_answer_says_how_sure_it_is(parts: Parts) -> None:
+    await say_cities(parts)
+    said, unsaid = await parts.ask("Who was in Bern last week?"), await parts.ask("Which yacht did Nate charter?")
+
+    assert said.confidence > unsaid.confidence
+    assert (said.insufficient, unsaid.insufficient) == (False, True)
+
+
+async def test_a_reworded_turn_keeps_its_source_and_its_parts(parts: Parts) -> None:
+    await parts.say("Rome")
+    await parts.log.append(a_batch(a_revision("Rome, again", turn_id="t1")))
+    await parts.memory()
+    (memory,) = (await parts.ask("Rome")).memories
+
+    assert memory.text == "Alice: Rome, again"
+    assert [(source.session_id, source.turn_id) for source in memory.sources] == [("s1", "t1")]
+
+
+async def test_many_nodes_are_scored_in_another_thread_with_the_same_answer(
+    log: EventLog, clock: ManualClock
+) -> None:
+    parts = build_parts(log, clock)
+    await say_cities(parts)
+    keys = (log.keys, log, parts.memories, ScriptedEmbedder(), AgprParameters(), lambda _: 0, clock)
+    elsewhere = Answerer(*keys, nodes_on_loop_max=0)
+    for question in ("Rome", "Who was in Bern?", "It rained"):
+        assert await elsewhere.query(QueryParams(user_id="alice", query=question)) == await parts.ask(question)
+
+
+async def test_what_goes_while_it_is_scored_is_not_in_the_answer(log: EventLog, clock: ManualClock) -> None:
+    """Forgotten, and an open chunk that grew: its row was taken by others meanwhile."""
+    parts = build_parts(log, clock)
+    await parts.say("Rome secret", session_id="s1")
+    await parts.say("Rome open", session_id="s2")
+    memory = await parts.memory()
+    request = RecallRequest("Rome", 10, AgprParameters())
+    prepared = prepare(memory.nodes, request)
+    leading = score_rows(prepared, request)
+    memory.forget_session(KEYS.session("alice", "s1"))
+    await parts.say("Rome more", "Rome new", session_id="s2")
+    await parts.memory()
+    found = choose(memory.nodes, replace(request, hidden=memory.hidden), prepared, leading)
+
+    assert all(not each.node.sessions & memory.hidden for each in found.memories)
+    assert {each.node.id for each in found.memories} <= set(memory.nodes.row_of)
 
 
 async def test_words_that_were_erased_after_ranking_are_left_out(parts: Parts) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,16 @@ from daemon.cli import main
 from daemon.command_line import EX_CONFIG
 from daemon.config import (
     Config,
-    ConfigInvalid,
     config_keys,
+    effective_values,
     hide_password,
     parse_mode,
     parse_zone,
     read_config,
 )
+from daemon.config_models import AGPR_BY_EMBEDDER
+from daemon.config_values import ConfigInvalid
+from projections.recall.agpr import NO_EMBEDDER, PAPER, AgprParameters
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "deploy" / "memforest.toml"
 
@@ -28,15 +33,20 @@ OTHERS: dict[str, object] = {
     "data.dir": "/elsewhere",
     "data.ballast_mb": 0,
     "data.free_min_mb": 1,
+    "data.derived_max_mb": 64,
+    "data.memories_mb": 16,
     "bus.url": "nats://elsewhere:4222",
     "bus.stream": "OTHER_1-a",
     "bus.embedded": True,
     "bus.credentials": "/a.creds",
+    "bus.decoder": "openai",
     "bus.zone": "Europe/Berlin",
     "bus.reopen_forgotten": True,
     "socket.path": "/run/a.sock",
     "socket.mode": "0660",
+    "metrics.listen": "127.0.0.1:9464",
     "models.concurrency": 4,
+    "models.embedder": "static",
     "log.level": "debug",
     "log.format": "json",
     "memtree.chunk_turns": 4,
@@ -58,10 +68,21 @@ OTHERS: dict[str, object] = {
     "agpr.gamma": 0.5,
     "agpr.smoothing": 0.0,
     "agpr.cosine_weight": 0.5,
+    "agpr.session_weight": 0.25,
+    "agpr.entity_weight": 0.1,
+    "search.map_from_mb": 64,
+    "search.graph_from_nodes": 200_000,
 }
 # Keys of what this release does not have yet: any value is an error that says so.
-NOT_YET = {"models.chat_url", "models.chat_model", "models.embed_url", "models.embed_model", "models.api_key"}
-ONLY_ONE = {"models.embedder"}
+NOT_YET = {"models.chat_url", "models.chat_model"}
+# Keys of which one needs another.
+OF_AN_ENDPOINT: dict[str, object] = {
+    "models.embed_url": "http://127.0.0.1:8080/v1",
+    "models.embed_model": "bge-m3",
+    "models.embed_dimensions": 512,
+    "models.api_key": "sk-Xylophon",
+}
+ENDPOINT = {"MEMFOREST_MODELS_EMBEDDER": "endpoint", "MEMFOREST_MODELS_EMBED_MODEL": "some"}
 
 
 def value_of(config: Config, name: str) -> object:
@@ -92,7 +113,7 @@ def refusal(tmp_path: Path, text: str = "", environ: dict[str, str] | None = Non
 
 
 def test_these_tests_know_every_key() -> None:
-    assert {name for name, _ in config_keys()} == OTHERS.keys() | NOT_YET | ONLY_ONE
+    assert {name for name, _ in config_keys()} == OTHERS.keys() | NOT_YET | OF_AN_ENDPOINT.keys()
 
 
 def test_there_are_at_most_40_operational_keys() -> None:
@@ -105,9 +126,10 @@ def test_there_are_at_most_40_operational_keys() -> None:
 def test_each_key_is_read_from_the_file_and_from_the_environment_which_wins(tmp_path: Path, name: str) -> None:
     section, key = name.split(".")
     default, other = dict(config_keys())[name], OTHERS[name]
+    line = "" if default is None else f"{key} = {as_toml(default)}"  # None is what is left out
     by_file = read_text(tmp_path, f"[{section}]\n{key} = {as_toml(other)}")
     by_environment = read_config(None, {variable(name): str(other)})
-    both = read_text(tmp_path, f"[{section}]\n{key} = {as_toml(default)}", {variable(name): str(other)})
+    both = read_text(tmp_path, f"[{section}]\n{line}", {variable(name): str(other)})
 
     assert value_of(Config(), name) == default != other
     assert [value_of(config, name) for config in (by_file, by_environment, both)] == [other, other, other]
@@ -119,6 +141,66 @@ def test_models_at_an_endpoint_are_refused_until_they_are_there(tmp_path: Path, 
 
     assert name in sentence
     assert "Xylophon" not in sentence
+
+
+@pytest.mark.parametrize("name", sorted(OF_AN_ENDPOINT))
+def test_keys_of_an_endpoint_are_read_when_one_is_chosen_and_refused_otherwise(tmp_path: Path, name: str) -> None:
+    """Nothing is sent anywhere because a URL or a key is set somewhere."""
+    other = OF_AN_ENDPOINT[name]
+    chosen = read_config(None, {**ENDPOINT, variable(name): str(other)})
+    sentence = refusal(tmp_path, environ={variable(name): str(other)})
+
+    assert value_of(chosen, name) == other
+    assert name in sentence
+    assert 'models.embedder = "endpoint"' in sentence
+    assert "Xylophon" not in sentence
+
+
+def test_what_an_endpoint_needs_comes_from_openai_s_variables_when_it_is_not_set() -> None:
+    environ = {"OPENAI_API_KEY": "sk-1", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}
+    neither = read_config(None, ENDPOINT).models
+    theirs = read_config(None, {**environ, **ENDPOINT}).models
+    ours = read_config(
+        None,
+        {**environ, **ENDPOINT, "MEMFOREST_MODELS_API_KEY": "sk-2", "MEMFOREST_MODELS_EMBED_URL": "https://host"},
+    ).models
+    unused = read_config(None, environ).models
+
+    assert (neither.api_key, neither.embed_url) == ("", "https://api.openai.com/v1")
+    assert (theirs.api_key, theirs.embed_url) == ("sk-1", "http://127.0.0.1:1/v1")
+    assert (ours.api_key, ours.embed_url) == ("sk-2", "https://host")
+    assert (unused.api_key, unused.embed_url) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("environ", "named"),
+    [
+        ({"MEMFOREST_MODELS_EMBEDDER": "endpoint"}, "models.embed_model"),
+        ({**ENDPOINT, "MEMFOREST_MODELS_EMBED_URL": "ftp://host"}, "models.embed_url"),
+        ({**ENDPOINT, "MEMFOREST_MODELS_EMBED_URL": "host:8080"}, "models.embed_url"),
+        ({**ENDPOINT, "MEMFOREST_MODELS_EMBED_DIMENSIONS": "-1"}, "models.embed_dimensions"),
+        ({**ENDPOINT, "MEMFOREST_MODELS_EMBED_DIMENSIONS": "8193"}, "models.embed_dimensions"),
+    ],
+)
+def test_an_endpoint_that_cannot_be_asked_is_refused_by_the_key(environ: dict[str, str], named: str) -> None:
+    with pytest.raises(ConfigInvalid, match=named):
+        read_config(None, environ)
+
+
+@pytest.mark.parametrize(("embedder", "base"), AGPR_BY_EMBEDDER.items())
+def test_ranking_is_the_embedder_s_but_for_what_is_set(embedder: str, base: AgprParameters) -> None:
+    environ = {**ENDPOINT, "MEMFOREST_MODELS_EMBEDDER": embedder}
+    if embedder != "endpoint":
+        del environ["MEMFOREST_MODELS_EMBED_MODEL"]
+    unset = read_config(None, environ).agpr_parameters
+    one = read_config(None, {**environ, "MEMFOREST_AGPR_GAMMA": "0.125"}).agpr_parameters
+    paper = read_config(
+        None, {**environ, "MEMFOREST_AGPR_GAMMA": "0.125", "MEMFOREST_AGPR_PRESET": "paper"}
+    ).agpr_parameters
+
+    assert unset == base
+    assert one == replace(base, gamma=0.125)
+    assert paper == PAPER
 
 
 @pytest.mark.parametrize(
@@ -203,9 +285,12 @@ def test_yes_and_no_are_true_and_false_or_1_and_0(text: str) -> None:
         *(("agpr.gamma", value) for value in (-0.1, 1.1, "nan")),
         *(("agpr.smoothing", value) for value in (-0.1, "inf")),
         ("agpr.cosine_weight", 1.1),
+        ("agpr.session_weight", -0.1),
+        ("agpr.entity_weight", -0.1),
         *(("data.dir", value) for value in ("",)),
         *(("bus.stream", value) for value in ("", "A.B", "A B", "*")),
         *(("bus.zone", value) for value in ("", "Nowhere/At-all", "../../etc/passwd", "/etc/localtime")),
+        *(("metrics.listen", value) for value in ("0.0.0.0:9464", "9464", "example.org:1", "127.0.0.1:65536")),
         *(("socket.mode", value) for value in ("", "600x", "0066", "1777", "-600", "0400")),
     ],
 )
@@ -237,7 +322,7 @@ def test_the_example_file_shows_every_key_with_its_default() -> None:
 
     # What a package installs elsewhere than a checkout does.
     places = {"data.dir": "/var/lib/memforest", "socket.path": "/run/memforest/memforest.sock"}
-    assert found == dict(config_keys()) | places
+    assert found == effective_values(Config()) | places
 
 
 def test_the_example_file_is_read_as_it_stands() -> None:
@@ -271,14 +356,32 @@ def test_what_stands_before_the_host_of_an_address_is_never_shown(url: str, show
 
 
 def test_the_command_shows_every_key_and_no_password(tmp_path: Path) -> None:
-    environ = {"MEMFOREST_BUS_URL": "nats://alice:Xylophon@host:4222"}
+    environ = {
+        "MEMFOREST_BUS_URL": "nats://alice:Xylophon@host:4222",
+        "MEMFOREST_MODELS_EMBEDDER": "endpoint",
+        "MEMFOREST_MODELS_EMBED_MODEL": "bge-m3",
+        "MEMFOREST_MODELS_EMBED_URL": "http://alice:Xylophon@host/v1",
+        "MEMFOREST_MODELS_API_KEY": "sk-Xylophon",
+        "MEMFOREST_AGPR_SMOOTHING": "0.125",
+    }
     result = CliRunner().invoke(main, ["config", "--data", str(tmp_path)], env=environ)
 
     assert result.exit_code == 0
     assert [line.split(" = ")[0] for line in result.output.splitlines()] == [name for name, _ in config_keys()]
     assert 'bus.url = "nats://host:4222"' in result.output
+    assert 'models.embed_url = "http://host/v1"' in result.output
+    assert 'models.api_key = "(set)"' in result.output
     assert f'data.dir = "{tmp_path}"' in result.output
     assert "Xylophon" not in result.output
+
+
+def test_the_command_shows_how_answers_are_really_ranked(tmp_path: Path) -> None:
+    arguments = ["config", "--json", "--data", str(tmp_path)]
+    shown = json.loads(CliRunner().invoke(main, arguments, env={"MEMFOREST_AGPR_SMOOTHING": "0.125"}).output)
+    static = json.loads(CliRunner().invoke(main, arguments, env={"MEMFOREST_MODELS_EMBEDDER": "static"}).output)
+
+    assert (shown["agpr.smoothing"], shown["agpr.cosine_weight"]) == (0.125, NO_EMBEDDER.cosine_weight)
+    assert static["agpr.cosine_weight"] == AGPR_BY_EMBEDDER["static"].cosine_weight > 0
 
 
 def test_a_wrong_configuration_ends_a_command_with_78_and_a_sentence() -> None:

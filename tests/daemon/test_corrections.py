@@ -17,7 +17,8 @@ from daemon.corrections import (
     FactSettled,
     PinParams,
 )
-from daemon.memories import Memories, fold_from_nothing
+from daemon.folding import fold_from_nothing
+from daemon.memories import Memories
 from daemon.receipts import UserUnknown
 from daemon.replaying import Replaying, ReplayParams
 from daemon.structures import FactShown, FactSource, PageParams, Structures
@@ -54,9 +55,7 @@ async def learn(parts: Parts, *contents: str, session_id: str = "s1") -> None:
 async def known(structures: Structures) -> dict[str, FactShown]:
     """All facts by their texts."""
     page = await structures.facts(PageParams(user_id="alice"))
-    facts = page["facts"]
-    assert isinstance(facts, list)
-    return {fact.text: fact for fact in facts}
+    return {fact.text: fact for fact in page.facts}
 
 
 async def correct(corrections: Corrections, fact: FactShown, text: str | None = None, **times: str) -> FactShown:

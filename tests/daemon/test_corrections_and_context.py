@@ -43,7 +43,7 @@ async def fact_read_with_context(parts: Parts, structures: Structures) -> FactSh
     await parts.say("Hm.", "My xylophon is blue.", "It broke.", "Oh.")
     await parts.close()
     await parts.until_done()
-    facts = (await structures.facts(PageParams(user_id="alice")))["facts"]
+    facts = (await structures.facts(PageParams(user_id="alice"))).facts
     assert isinstance(facts, list)
     (found,) = [fact for fact in facts if fact.text == BROKE]
     assert isinstance(found, FactShown)

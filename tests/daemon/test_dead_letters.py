@@ -14,6 +14,7 @@ from daemon.bus import BusMessage
 from daemon.dead_letters import (
     LIMIT_MAX,
     DeadLetters,
+    LetterDropped,
     LetterParams,
     LetterShown,
     LettersParams,
@@ -66,9 +67,7 @@ async def keep(log: EventLog, *kept: DeadLetter) -> None:
 async def listed(letters: DeadLetters, limit: int = 100, after: int = 0) -> tuple[list[int], object]:
     """The ids of a page, and where the next one begins."""
     page = await letters.list(LettersParams(limit=limit, after=after))
-    shown = page["dead_letters"]
-    assert isinstance(shown, list)
-    return [one.id for one in shown], page["next"]
+    return [one.id for one in page.dead_letters], page.next
 
 
 async def test_pages_go_on_where_the_last_one_ended_and_the_last_one_says_so(
@@ -91,7 +90,7 @@ async def test_a_line_of_the_list_tells_everything_but_the_content(letters: Dead
 
     reason = "the message is not valid JSON in UTF-8"
     at = "2024-07-01T09:00:00Z"
-    assert page["dead_letters"] == [
+    assert page.dead_letters == [
         LetterShown(1, at, "alice", "s1", SUBJECT, reason, 8, "MEMFOREST", 7),
         LetterShown(2, at, None, None, "memforest.turns.None.None", reason, 0, "MEMFOREST", 8),
     ]
@@ -230,7 +229,7 @@ async def test_no_file_of_the_log_holds_what_was_dropped(
     emptied = await log.write(truncate_wal)
     after = stored_bytes(log_path)
 
-    assert (dropped, emptied) == ({"dropped": 2}, True)
+    assert (dropped, emptied) == (LetterDropped(2), True)
     assert await listed(letters) == ([1, 3], None)
     assert (b"Xylophon" * 5 in before, b"Xylophon-id" in before) == (True, True)
     assert (b"Xylophon" * 5 in after, b"Xylophon-id" in after) == (False, False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from daemon.differences import Difference, Differences, DiffParams
+from daemon.folding import fold_from_nothing
 from daemon.history import History
-from daemon.memories import fold_from_nothing
 from daemon.receipts import UserUnknown
 from events.errors import InvalidInput
 from events.log import EventLog

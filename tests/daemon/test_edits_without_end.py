@@ -11,7 +11,7 @@ from typing import TypeVar
 import anyio
 import pytest
 
-from daemon.memories import fold_from_nothing
+from daemon.folding import fold_from_nothing
 from daemon.worker import PLANNERS
 from events.hindsight import read_hindsight
 from events.log import EventLog

@@ -18,8 +18,8 @@ import pytest
 from daemon.bus import NatsBus
 from daemon.bus_erasure import BusEraser, BusErasure
 from daemon.erasing import Erasing
+from daemon.folding import fold_from_nothing
 from daemon.forgetting import Forgetter
-from daemon.memories import fold_from_nothing
 from daemon.receipts import Receipt
 from daemon.structures import Structures
 from daemon.subjects import turn_subject

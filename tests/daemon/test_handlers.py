@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from daemon.bus import NatsBus
+from daemon.calls import Tally
 from daemon.corrections import Corrections
 from daemon.dead_letters import DeadLetters
 from daemon.decoding import Decoder
@@ -19,13 +20,17 @@ from daemon.handlers import METHODS, Answering, make_handlers
 from daemon.history import History
 from daemon.ingest import Ingest
 from daemon.listings import Listings
+from daemon.metrics import Metrics
 from daemon.offline.language_model import OfflineLanguageModel
-from daemon.protocol import Handlers, Request, read_params
+from daemon.protocol import Handlers, read_params
 from daemon.publishing import Publisher
 from daemon.replaying import Replaying
+from daemon.schemas import Schemas
 from daemon.session_events import SessionEvents
 from daemon.status import Status
 from daemon.structures import Structures
+from daemon.tree_nodes import TreeNodesReader
+from daemon.why import Provenance
 from events.errors import InvalidInput, MemForestError, StoreUnusable
 from tests.builders import KEYS, ManualClock, a_batch, a_dead_letter
 from tests.bus_in_use import Reported
@@ -75,6 +80,8 @@ def handlers(parts: Parts, clock: ManualClock) -> Handlers:
             answerer=parts.answerer,
             listings=Listings(parts.log, parts.memories),
             structures=structures,
+            tree_nodes=TreeNodesReader(parts.log, parts.memories),
+            provenance=Provenance(parts.log, parts.memories),
             publisher=Publisher(bus, decoder),
             forgetter=parts.forgetter,
             compactor=parts.compactor,
@@ -84,6 +91,8 @@ def handlers(parts: Parts, clock: ManualClock) -> Handlers:
             corrections=Corrections(parts.log, parts.memories, parts.worker, structures, clock),
             replaying=Replaying(parts.log, parts.memories, clock),
             status=status,
+            metrics=Metrics(parts.log, status.status, Tally()),
+            schemas=Schemas("1.2.3"),
         )
     )
 
@@ -91,8 +100,7 @@ def handlers(parts: Parts, clock: ManualClock) -> Handlers:
 async def call(handlers: Handlers, name: str, **params: Any) -> Any:
     """A call as the socket makes it, and its result as a client sees it."""
     method = handlers[name]
-    request = Request(1, name, params, is_notification=False)
-    return msgspec.to_builtins(await method.call(read_params(request, method)))
+    return msgspec.to_builtins(await method.call(read_params(name, params, method)))
 
 
 def test_the_table_has_the_methods_that_are_documented_and_what_writes_is_not_cancelled(
@@ -118,7 +126,7 @@ async def test_a_ratio_is_from_0_to_below_1(handlers: Handlers, ratio: float) ->
 
 
 async def test_users_that_nobody_knows_are_not_found(handlers: Handlers) -> None:
-    for name in ("units.compact", "units.list", "facts.list", "trees.list", "digest"):
+    for name in ("units.compact", "digest"):
         with pytest.raises(MemForestError) as raised:
             await call(handlers, name, user_id="nobody")
         assert raised.value.code == "not_found", name
@@ -133,16 +141,19 @@ async def test_status_tells_how_every_part_is(parts: Parts, handlers: Handlers, 
         clock.advance(1_500)
         status = await call(handlers, "status", user_id="alice")
 
+    assert status["daemon"].pop("memories_bytes") > 0
     assert status["daemon"] == {"version": "1.2.3", "uptime_s": 1.5, "memories_loaded": 1}
     assert (status["bus"]["state"], status["bus"]["lag_messages"]) == ("down", None)
     assert status["log"] == {
         "events": 4,
         "users": 1,
+        "sessions": 1,
         "dead_letters": 1,
+        "refused": 0,
         "waiting_turns": 1,
         "forgotten_not_erased": 0,
     }
-    assert status["worker"] == {"in_flight": 0, "parked": 1}
+    assert status["worker"] == {"in_flight": 0, "calling": 0, "calls": 3, "calls_failed": 3, "parked": 1}
     assert status["watermark"] == {"user_seq": 4, "projected_user_seq": 4, "pending": 0, "lag_s": 0.0}
     assert "Xylophon" not in str(status)
 
@@ -159,7 +170,7 @@ async def test_readyz_says_which_part_is_degraded_and_status_says_the_same(
     assert (before["state"], list(before["reasons"])) == ("degraded", ["bus"])
     assert during["reasons"]["store"] == "locked by another program"
     assert status["health"] == during
-    assert (status["ingest"], status["disk"]["wal_large"]) == ({"paused": None}, False)
+    assert (status["ingest"], status["disk"]["wal_large"]) == ({"paused": None, "ignored": 0}, False)
     assert await call(handlers, "readyz") == before
     assert await call(handlers, "healthz") == {"state": "ok"}
 

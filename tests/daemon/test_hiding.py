@@ -11,7 +11,7 @@ from typing import TypeVar
 import anyio
 import pytest
 
-from daemon.memories import PAGE_EVENTS
+from daemon.folding import PAGE_EVENTS
 from events.envelope import NewEvent
 from events.log import EventLog
 from events.reading import read_user

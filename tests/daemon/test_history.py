@@ -11,9 +11,11 @@ from typing import TypeVar
 import anyio
 import pytest
 
-from daemon.answers import Answer, Answerer, QueryParams
+from daemon.answer_types import Answer
+from daemon.answers import Answerer
+from daemon.folding import fold_from_nothing
 from daemon.history import History, agree
-from daemon.memories import fold_from_nothing
+from daemon.query_params import QueryParams
 from events.erasure import erase_slice
 from events.errors import InvalidInput, MemForestError
 from events.hindsight import read_hindsight

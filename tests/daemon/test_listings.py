@@ -34,14 +34,14 @@ async def learn(parts: Parts, *contents: str, session_id: str = "s1") -> None:
 
 
 async def facts_of(structures: Structures, **more: Any) -> tuple[list[FactShown], str | None]:
-    page: dict[str, Any] = await structures.facts(PageParams(user_id="alice", **more))
-    return page["facts"], page["next"]
+    page = await structures.facts(PageParams(user_id="alice", **more))
+    return page.facts, page.next
 
 
 async def test_users_are_listed_by_name_with_what_they_have(parts: Parts, listings: Listings) -> None:
     await parts.say("one", "two", user_id="bob")
     await parts.say("three", user_id="alice")
-    users = (await listings.users(NoParams()))["users"]
+    users = (await listings.users(NoParams())).users
 
     assert [(user.user_id, user.user_seq, user.sessions, user.turns) for user in users] == [
         ("alice", 1, 1, 1),
@@ -53,14 +53,14 @@ async def test_sessions_are_listed_with_state_counts_and_times(parts: Parts, lis
     await learn(parts, "One thing.", "Another thing.", "A third thing.", session_id="s1")
     await parts.say("still open", session_id="s2")
     await parts.memory()
-    listed: dict[str, Any] = await listings.sessions(UserParams(user_id="alice"))
-    first, second = listed["sessions"]
+    listed = await listings.sessions(UserParams(user_id="alice"))
+    first, second = listed.sessions
 
     assert (first.session_id, first.state, first.turns, first.chunks, first.facts) == ("s1", "closed", 3, 2, 3)
     assert first.bytes == len("One thing.Another thing.A third thing.")
     assert (first.first_at, first.last_at) == ("2024-07-01T09:01:00Z", "2024-07-01T09:03:00Z")
     assert (second.session_id, second.state, second.turns, second.chunks) == ("s2", "open", 1, 0)
-    assert listed["forgotten"] == 0
+    assert listed.forgotten == 0
     assert await listings.session(SessionParams(user_id="alice", session_id="s1")) == first
 
 
@@ -69,11 +69,11 @@ async def test_a_forgotten_session_is_counted_and_not_named(parts: Parts, listin
         await parts.say("one", session_id="s1")
         await parts.say("two", session_id="s2")
         await parts.forgetter.forget("alice", "s1")
-        listed: dict[str, Any] = await listings.sessions(UserParams(user_id="alice"))
+        listed = await listings.sessions(UserParams(user_id="alice"))
         asked = await listings.session(SessionParams(user_id="alice", session_id="s1"))
 
-    assert [session.session_id for session in listed["sessions"]] == ["s2"]
-    assert listed["forgotten"] == 1
+    assert [session.session_id for session in listed.sessions] == ["s2"]
+    assert listed.forgotten == 1
     assert (asked.state, asked.chunks, asked.facts, asked.first_at) == ("forgotten", 0, 0, None)
 
 
@@ -83,11 +83,24 @@ async def test_whom_nobody_knows_is_not_found_and_not_quoted(
     await parts.say("one")
     with pytest.raises(SessionUnknown):
         await listings.session(SessionParams(user_id="alice", session_id="Xylophon"))
-    for call in (structures.units, structures.digest):
-        with pytest.raises(UserUnknown) as raised:
-            await call(UserParams(user_id="Xylophon"))
-        assert (raised.value.code, "Xylophon" in str(raised.value)) == ("not_found", False)
+    with pytest.raises(UserUnknown) as raised:
+        await structures.digest(UserParams(user_id="Xylophon"))
+
+    assert (raised.value.code, "Xylophon" in str(raised.value)) == ("not_found", False)
     assert await find_user(parts.log, "alice") == ALICE
+
+
+async def test_of_a_user_whom_nobody_knows_every_list_is_empty(
+    parts: Parts, listings: Listings, structures: Structures
+) -> None:
+    await parts.say("one")
+    page = PageParams(user_id="nobody")
+
+    assert (await listings.sessions(UserParams(user_id="nobody"))).sessions == []
+    assert (await structures.facts(page)).facts == []
+    assert (await structures.trees(page)).trees == []
+    assert (await structures.units(page)).units == []
+    assert (await parts.ask("one", "nobody")).memories == []
 
 
 async def test_facts_come_in_time_order_page_by_page(parts: Parts, structures: Structures) -> None:
@@ -130,7 +143,7 @@ async def test_trees_are_listed_the_largest_first_with_the_text_of_their_root(
 ) -> None:
     await learn(parts, *(f"Bob said {number}." for number in range(8)), session_id="s1")
     await learn(parts, *(f"Then Bob went to {number}." for number in range(4)), session_id="s2")
-    trees = (await structures.trees(PageParams(user_id="alice")))["trees"]
+    trees = (await structures.trees(PageParams(user_id="alice"))).trees
 
     assert [tree.leaves for tree in trees] == sorted((tree.leaves for tree in trees), reverse=True)
     by_name = {tree.scope: tree for tree in trees}
@@ -140,13 +153,13 @@ async def test_trees_are_listed_the_largest_first_with_the_text_of_their_root(
     root = by_name["s1"].root_text
     assert root
     assert len(root) <= ROOT_TEXT_MAX
-    limited = (await structures.trees(PageParams(user_id="alice", limit=1)))["trees"]
+    limited = (await structures.trees(PageParams(user_id="alice", limit=1))).trees
     assert limited == trees[:1]
 
 
 async def test_a_root_without_a_summary_has_no_text_yet(parts: Parts, structures: Structures) -> None:
     await parts.say(*(f"turn {number}" for number in range(8)))
-    (tree,) = (await structures.trees(PageParams(user_id="alice")))["trees"]
+    (tree,) = (await structures.trees(PageParams(user_id="alice"))).trees
 
     assert tree.dirty > 0
     assert tree.root_text is None
@@ -155,10 +168,10 @@ async def test_a_root_without_a_summary_has_no_text_yet(parts: Parts, structures
 async def test_units_and_groups_name_their_members(parts: Parts, structures: Structures) -> None:
     await learn(parts, *(f"thing {number}." for number in range(20)))
     result = await parts.compactor.compact(ALICE, 0.5)
-    shown: dict[str, Any] = await structures.units(UserParams(user_id="alice"))
+    shown = await structures.units(PageParams(user_id="alice"))
     facts, _ = await facts_of(structures)
-    units: list[UnitShown] = shown["units"]
-    groups: list[GroupShown] = shown["groups"]
+    units: list[UnitShown] = shown.units
+    groups: list[GroupShown] = shown.groups
 
     assert (sum(unit.facts for unit in units), sum(unit.nodes for unit in units)) == (20, result.nodes_after)
     assert sum(unit.groups for unit in units) == len(groups) > 0
@@ -184,10 +197,10 @@ async def test_what_was_just_forgotten_stands_in_no_listing(
     await parts.log.append_event(a_forgetting("s1"))
     parts.memories.hide(ALICE, KEYS.session("alice", "s1"))
     facts, _ = await facts_of(structures)
-    trees = (await structures.trees(PageParams(user_id="alice")))["trees"]
-    units: dict[str, Any] = await structures.units(UserParams(user_id="alice"))
+    trees = (await structures.trees(PageParams(user_id="alice"))).trees
+    units = await structures.units(PageParams(user_id="alice"))
 
     assert {fact.text[:5] for fact in facts} == {"In s2"}
     assert {tree.scope for tree in trees} == {"s2"}, "an entity may be known from the forgotten session alone"
     assert all(tree.root_text is None or "s1" not in tree.root_text for tree in trees)
-    assert units["groups"] == []
+    assert units.groups == []

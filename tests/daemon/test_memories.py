@@ -8,7 +8,8 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from daemon.memories import Memories, fold_from_nothing
+from daemon.folding import fold_from_nothing
+from daemon.memories import Memories
 from events.appending import Batch
 from events.envelope import NewEvent, Reference
 from events.erasure import erase_slice
@@ -17,10 +18,11 @@ from events.log import EventLog
 from events.memory import ExtractedFact, FactsExtracted
 from projections.digests import digest_memory
 from projections.recall.agpr import AgprParameters
-from projections.recall.answering import recall
+from projections.recall.answering import RecallRequest, recall
 from tests.builders import (
     KEYS,
     MONDAY,
+    SECRET,
     ManualClock,
     a_batch,
     a_forgetting,
@@ -28,6 +30,7 @@ from tests.builders import (
     an_extraction,
     an_id,
     lineage_of,
+    seeded_nonces,
 )
 from tests.bus_in_use import Reported
 from tests.daemon.parts_in_use import ALICE, SMALL, Parts, build_parts, running_forgetter
@@ -44,6 +47,19 @@ class CountingLog(EventLog):
 
     async def read(self, work):  # type: ignore[no-untyped-def]
         self.reads += 1
+        return await super().read(work)
+
+
+class HoldingLog(EventLog):
+    """Lets so many reads through; the next one waits for ever. None: all."""
+
+    reads_left: int | None = None
+
+    async def read(self, work):  # type: ignore[no-untyped-def]
+        if self.reads_left == 0:
+            await anyio.sleep_forever()
+        if self.reads_left is not None:
+            self.reads_left -= 1
         return await super().read(work)
 
 
@@ -186,7 +202,8 @@ async def test_queries_go_on_while_a_memory_is_folded_anew_and_never_show_what_w
     async def ask() -> None:
         while not done.is_set():
             async with memories.use(ALICE) as memory:
-                found = recall(memory.nodes, "secret word", 50, AgprParameters(), hidden=memory.hidden)
+                asked = RecallRequest("secret word", 50, AgprParameters(), hidden=memory.hidden)
+                found = recall(memory.nodes, asked).memories
                 assert all(S1 not in each.node.sessions for each in found)
                 seen.append((memory is old, len(found)))
             await checkpoint()
@@ -222,6 +239,46 @@ async def test_a_session_forgotten_while_another_one_is_folded_away_is_hidden_in
     memory = await memories.catch_up(ALICE)
 
     assert set(memory.session_ids) == {KEYS.session("alice", "s3")}
+
+
+async def test_what_is_forgotten_during_a_fold_that_is_given_up_is_hidden_by_the_one_that_goes_on_with_it(
+    log_path: Path, clock: ManualClock
+) -> None:
+    """Whoever asked hung up; the half-folded Memory was begun before the second session was forgotten."""
+    log = await HoldingLog.open(log_path, clock, seeded_nonces(1), SECRET)
+    assert isinstance(log, HoldingLog)
+    memories = Memories(log, SMALL, Reported())
+    for session in ("s1", "s2"):
+        await say(log, *("word" for _ in range(150)), session_id=session)
+    await say(log, "harmless", session_id="s3")
+    await memories.catch_up(ALICE)
+    await log.append_event(a_forgetting("s1"))
+    memories.hide(ALICE, S1)
+    log.reads_left = 3  # what the old Memory has not seen, the hindsight, and the first page
+    begun = memories._held[ALICE].begun
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(memories.catch_up, ALICE)
+        await wait_until(lambda: begun.memory is not None and begun.memory.user_seq > 0)
+        await log.append_event(a_forgetting("s2"))
+        memories.hide(ALICE, S2)
+        tasks.cancel_scope.cancel()
+    given_up, log.reads_left = begun.memory, None
+    seen: set[Reference] = set()
+    done = anyio.Event()
+
+    async def look() -> None:
+        while not done.is_set():
+            seen.update(*shown(memories))
+            await checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(look)
+        await memories.catch_up(ALICE)
+        done.set()
+    await log.close()
+
+    assert given_up is not None
+    assert seen == {KEYS.session("alice", "s3")}
 
 
 async def test_words_that_were_erased_before_they_were_folded_are_passed_over(

@@ -36,7 +36,24 @@ def turns(*turns: dict[str, Any]) -> dict[str, Any]:
 
 
 async def ingest(bus: NatsBus, *messages: dict[str, Any]) -> list[Published]:
-    return (await Publisher(bus, DECODER).ingest(IngestParams(messages=list(messages))))["published"]
+    return (await Publisher(bus, DECODER).ingest(IngestParams(messages=list(messages)))).published
+
+
+async def test_a_memory_is_published_once_under_the_key_of_its_id(url: str) -> None:
+    memory = {
+        "type": "memory",
+        "id": "x-1",
+        "user_id": "alice",
+        "session_id": "s 1",
+        "content": "Alice likes tea.",
+    }
+    async with bus_with_stream(url) as bus:
+        first, second = await ingest(bus, memory, memory)
+        (received,) = await fetch_all(bus, None, 1)
+
+    assert first.keys == second.keys == ["turn/alice/b32-omqdc/x-1/0"]
+    assert second.duplicate
+    assert not isinstance(DECODER.decode(received, "e1"), DeadLetter)
 
 
 async def test_what_is_published_is_what_ingest_reads(url: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from daemon.cli_replay import replay_command
-from daemon.memories import fold_from_nothing
+from daemon.folding import fold_from_nothing
 from daemon.replay import NothingToReplay, Replayed, Span, Step, find_missing, find_users, replay
 from events.erasure import erase_slice
 from events.errors import InvalidInput, LogDamaged

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from daemon.memories import fold_from_nothing
+from daemon.folding import fold_from_nothing
 from daemon.receipts import SessionUnknown
 from daemon.replaying import Replaying, ReplayParams, ReplayState
 from daemon.texts import read_texts

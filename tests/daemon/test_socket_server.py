@@ -8,157 +8,29 @@ import os
 import resource
 import socket
 import stat
-import tempfile
-from collections import defaultdict
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from daemon.calls import SocketLimits
 from daemon.logs import quiet
-from daemon.protocol import INTERNAL_SENTENCE, Handlers, Method, Params
-from daemon.socket_server import PATH_BYTES_MAX, SocketLimits, SocketServer, SocketUnusable
+from daemon.protocol import INTERNAL_SENTENCE, Method
+from daemon.socket_server import PATH_BYTES_MAX, SocketServer, SocketUnusable
 from events.errors import MemForestError, StaleDecision
-
-
-class Nothing(Params, frozen=True):
-    pass
-
-
-class Sized(Params, frozen=True):
-    bytes: int
-
-
-class Reports:
-    """What the server told, with a wait for the first of a kind."""
-
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, dict[str, object]]] = []
-        self._told: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
-
-    def __call__(self, event: str, /, **fields: object) -> None:
-        self.lines.append((event, fields))
-        self._told[event].set()
-
-    async def wait_for(self, event: str) -> dict[str, object]:
-        await self._told[event].wait()
-        return next(fields for name, fields in self.lines if name == event)
-
-
-class Gate:
-    """A method that says it was entered and stays until it is let go or cancelled."""
-
-    def __init__(self) -> None:
-        self.entered: asyncio.Queue[int] = asyncio.Queue()
-        self.cancelled: asyncio.Queue[int] = asyncio.Queue()
-        self.passed: asyncio.Queue[int] = asyncio.Queue()
-        self.open = asyncio.Event()
-        self.calls = 0
-
-    async def __call__(self, params: Any) -> object:
-        self.calls += 1
-        self.entered.put_nowait(self.calls)
-        try:
-            await self.open.wait()
-        except asyncio.CancelledError:
-            self.cancelled.put_nowait(self.calls)
-            raise
-        self.passed.put_nowait(self.calls)
-        return "through"
-
-
-class Client:
-    """A client of the socket, byte by byte or request by request."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    def send(self, raw: bytes) -> None:
-        self.writer.write(raw)
-
-    def ask(self, method: str, request_id: object = 1, **params: object) -> None:
-        message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
-        self.send(json.dumps(message).encode() + b"\n")
-
-    def tell(self, method: str) -> None:
-        self.send(json.dumps({"jsonrpc": "2.0", "method": method}).encode() + b"\n")
-
-    async def answer(self) -> Any:
-        return json.loads(await self.reader.readline())
-
-    async def call(self, method: str, **params: object) -> Any:
-        self.ask(method, **params)
-        return await self.answer()
-
-    async def at_end(self) -> bool:
-        try:
-            return await self.reader.read() == b""
-        except ConnectionResetError:
-            return True  # What the server had not read when it closed.
-
-    async def close(self) -> None:
-        self.writer.close()
-        try:
-            await self.writer.wait_closed()
-        except OSError:
-            return  # The server closed first.
-
-
-@asynccontextmanager
-async def connected(path: Path) -> AsyncGenerator[Client]:
-    client = Client(*await asyncio.open_unix_connection(path, limit=1 << 26))
-    try:
-        yield client
-    finally:
-        await client.close()
-
-
-@asynccontextmanager
-async def serving(
-    path: Path, handlers: Handlers, limits: SocketLimits | None = None, reports: Reports | None = None
-) -> AsyncGenerator[SocketServer]:
-    server = SocketServer(path, handlers=handlers, report=reports or Reports(), limits=limits)
-    server.bind()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(server.serve)
-        try:
-            with anyio.fail_after(20):
-                yield server
-        finally:
-            with anyio.CancelScope(shield=True):
-                await server.stop(grace_s=0)
-
-
-@pytest.fixture
-def path() -> Iterator[Path]:
-    # tmp_path holds the test's name, which leaves too little of 107 bytes.
-    with tempfile.TemporaryDirectory(prefix="mf-") as folder:
-        yield Path(folder) / "s"
-
-
-async def pong(params: Any) -> object:
-    return "pong"
-
-
-async def many_bytes(params: Sized) -> object:
-    return "x" * params.bytes
-
-
-PING = Method(Nothing, pong, write=False, deadline_s=5.0)
-SIZED = Method(Sized, many_bytes, write=False, deadline_s=5.0)
-PINGS: Handlers = {"ping": PING, "sized": SIZED}
-
-
-def query(gate: Gate, deadline_s: float = 20.0) -> Method:
-    return Method(Nothing, gate, write=False, deadline_s=deadline_s)
-
-
-def write(gate: Gate) -> Method:
-    return Method(Nothing, gate, write=True, deadline_s=20.0)
+from tests.daemon.sockets_in_use import (
+    PINGS,
+    Gate,
+    Nothing,
+    Reports,
+    connected,
+    http_connected,
+    query,
+    serving,
+    write,
+)
 
 
 def mode_of(path: Path) -> int:
@@ -402,7 +274,7 @@ async def test_a_hostile_line_is_answered_as_invalid_and_the_connection_stays(pa
         assert (await client.call("ping"))["result"] == "pong"
 
 
-@pytest.mark.parametrize("raw", [b"GET / HTTP/1.1\r\n\r\n", b"\xef\xbb\xbf{}\n", b"\x00", b"  hello\n"])
+@pytest.mark.parametrize("raw", [b"\x16\x03\x01\x00\xa5", b"\xef\xbb\xbf{}\n", b"\x00", b"  hello\n"])
 async def test_a_client_that_speaks_something_else_gets_one_line_and_is_closed(path: Path, raw: bytes) -> None:
     async with serving(path, PINGS), connected(path) as client:
         client.send(raw)
@@ -568,18 +440,29 @@ async def test_above_the_limit_of_all_the_answer_is_busy_at_once(path: Path) -> 
         assert (await other.call("ping"))["result"] == "pong"
 
 
-async def test_three_hundred_idle_clients_starve_nobody(path: Path) -> None:
-    idle: list[socket.socket] = []
-    async with serving(path, PINGS, SocketLimits(in_flight_max=8)):
-        for _ in range(300):
-            idle.append(socket.socket(socket.AF_UNIX))
-            idle[-1].connect(str(path))
-        async with connected(path) as client:
-            answer = await client.call("ping")
-        for connection in idle:
-            connection.close()
+async def test_a_thousand_idle_and_a_hundred_dripping_clients_starve_nobody(path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4_096)), hard))
+    others: list[socket.socket] = []
+    try:
+        async with serving(path, PINGS, SocketLimits(in_flight_max=8)):
+            for number in range(1_100):
+                others.append(socket.socket(socket.AF_UNIX))
+                others[-1].connect(str(path))
+                if number >= 1_000:
+                    others[-1].send(b'{"jsonrpc":' if number % 2 else b"GET /healthz HTTP/1.1\r\nHost: ")
+                if number % 10 == 0:
+                    await asyncio.sleep(0)
+            async with connected(path) as client, http_connected(path) as http:
+                answers = [await client.call("ping") for _ in range(50)]
+                statuses = [(await http.fetch("GET", "/nothing")).status for _ in range(50)]
+            for connection in others:
+                connection.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-        assert answer["result"] == "pong"
+    assert {answer["result"] for answer in answers} == {"pong"}
+    assert set(statuses) == {404}
 
 
 async def test_a_line_that_drips_is_closed_and_a_silent_client_is_not(path: Path) -> None:

@@ -34,6 +34,7 @@ from events.memory import (
 from events.session import (
     ChunkClosed,
     Erasure,
+    MemoryImported,
     Part,
     Replacement,
     ReplayStarted,
@@ -108,6 +109,13 @@ EXPECTED: dict[str, Event] = {
         time_source=TimeSource.ZONE_ASSUMED,
     ),
     "turn.conflicted.v1": TurnConflicted(stands=12, content="I moved to Tampa.", role="user", name=None),
+    "memory.imported.v1": MemoryImported(
+        content="Alice is allergic to nuts.",
+        turn_id="x-1",
+        metadata='{"from":"mem0"}',
+        embedding="AAAAPwAAgL8=",
+        embedding_model="small-2",
+    ),
     "chunk.closed.v1": ChunkClosed(last_turn=31),
     "session.closed.v1": SessionClosed(),
     "session.forgotten.v1": SessionForgotten(),

@@ -1,4 +1,4 @@
-"""The same hostile bytes over the bus and over the socket: the same verdict (fault matrix row 33).
+"""The same hostile bytes over the bus, and over the socket in JSON-RPC and HTTP: the same verdict (rows 32, 33).
 
 What the bus brings cannot be refused any more and is kept as a dead letter with its raw bytes; the socket's caller
 is told, and nothing is published.
@@ -16,6 +16,7 @@ import pytest
 from anyio.abc import SocketStream
 
 from daemon.decoding import LEVELS_MAX
+from tests.daemon.sockets_in_use import HttpClient, http_connected
 from tests.stored import stored_rows
 from tests.system.daemon_process import (
     DaemonProcess,
@@ -111,6 +112,17 @@ async def ask(connection: SocketStream, payload: bytes) -> dict[str, Any]:
     return answer
 
 
+async def post(client: HttpClient, payload: bytes) -> dict[str, Any]:
+    """The same over HTTP, in the form of the other answer."""
+    with anyio.fail_after(ANSWERED_WITHIN_S):
+        reply = await client.fetch("POST", "/v1/turns", b'{"messages":[' + payload + b"]}")
+    if reply.status == 202:
+        return {"result": reply.json}
+    return {
+        "error": {"data": {"code": reply.code}, "message": reply.json["error"]["message"], "status": reply.status}
+    }
+
+
 def letters_of(daemon: DaemonProcess) -> dict[int, bytes]:
     return {
         seq: bytes(payload)
@@ -130,10 +142,11 @@ def turns_of(daemon: DaemonProcess, session_id: str = "s1") -> list[tuple[int, s
     return [(seq, bytes(text).decode()) for seq, text in rows]
 
 
-async def test_hostile_bytes_are_refused_on_both_ways_in_and_odd_ones_are_taken_on_both(
+async def test_hostile_bytes_are_refused_on_every_way_in_and_odd_ones_are_taken_on_all(
     daemon: DaemonProcess, publisher: Publisher
 ) -> None:
     hostile, odd, answers = dict[int, str](), list[tuple[int, str]](), dict[str, dict[str, Any]]()
+    replies = dict[str, dict[str, Any]]()
     for name, payload in HOSTILE.items():
         hostile[await publisher.publish("memforest.turns.alice.s1", payload)] = name
     for payload, content in ODD.values():
@@ -145,6 +158,14 @@ async def test_hostile_bytes_are_refused_on_both_ways_in_and_odd_ones_are_taken_
             answers[name] = await ask(connection, payload)
             assert "result" in answers[name], (name, answers[name])
             odd.append((answers[name]["result"]["published"][0]["seq"], content))
+    # One connection for all of them: it stays, whatever was wrong.
+    async with http_connected(daemon.socket_path) as client:
+        for name, payload in HOSTILE.items():
+            replies[name] = await post(client, payload)
+        for name, (payload, content) in ODD.items():
+            replies[name] = await post(client, payload)
+            assert "result" in replies[name], (name, replies[name])
+            odd.append((replies[name]["result"]["published"][0]["seq"], content))
     await publisher.send(a_turn("alice", "end", "The end."))
     async with daemon.client() as client:
         await until_recorded(client, "alice", len(odd) + 1)
@@ -153,7 +174,31 @@ async def test_hostile_bytes_are_refused_on_both_ways_in_and_odd_ones_are_taken_
     assert {hostile[seq]: payload for seq, payload in letters.items()} == HOSTILE
     for name in HOSTILE:
         assert answers[name].get("error", {}).get("data", {}).get("code") == "invalid", (name, answers[name])
+        assert replies[name].get("error", {}).get("data", {}).get("code") == "invalid", (name, replies[name])
+        assert replies[name]["error"]["status"] == 400, (name, replies[name])
     assert turns_of(daemon) == odd, "each as it was said, in the order of the bus"
     assert daemon.exit_code is None
-    assert json.dumps([answers[name] for name in HOSTILE]).count("hello") == 0, "no answer quotes what was said"
+    told = json.dumps([(answers[name], replies[name]) for name in HOSTILE])
+    assert told.count("hello") == 0, "no answer quotes what was said"
     assert daemon.log_text().count("Traceback") == 0
+
+
+async def test_nothing_and_too_much_are_refused_on_both_wires_and_the_next_one_is_taken(
+    daemon: DaemonProcess,
+) -> None:
+    """Row 32; what the bus takes is the server's to say, see `test_big_messages.py`."""
+    fitting = said(b"x" * ((1 << 20) - 300))
+    too_much = said(b"x" * (1 << 20))
+    async with await anyio.connect_unix(daemon.socket_path) as connection:
+        refused = [await ask(connection, payload) for payload in (b"", too_much)]
+        taken = await ask(connection, fitting)
+    async with http_connected(daemon.socket_path) as client:
+        empty = await client.fetch("POST", "/v1/turns", b"")
+        large = await client.fetch("POST", "/v1/turns", b'{"messages":[' + fitting + b"]}")
+        above = await client.fetch("POST", "/v1/turns", b'{"messages":[' + too_much + b"]}")
+        ended = await client.at_end()
+
+    assert [answer["error"]["data"]["code"] for answer in refused] == ["invalid", "invalid"]
+    assert taken["result"]["published"][0]["seq"] < large.json["published"][0]["seq"]
+    assert (empty.status, large.status, above.status, ended) == (400, 202, 413, True)
+    assert daemon.exit_code is None

@@ -17,8 +17,8 @@ import pytest
 
 from daemon.bus import BusMessage
 from daemon.decoding import Decoder
+from daemon.folding import fold_from_nothing
 from daemon.history import locate
-from daemon.memories import fold_from_nothing
 from daemon.subjects import turn_subject
 from events.dead_letters import DeadLetter
 from events.envelope import NewEvent, RecordedEvent

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from daemon.config import ConfigInvalid, read_config
+from daemon.config import read_config
+from daemon.config_values import ConfigInvalid
 from events.gate import Verdict
 from events.log import EventLog
 from events.memory import Task

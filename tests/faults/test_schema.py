@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from daemon.embedded_bus import tied_to_this_process
-from daemon.memories import fold_from_nothing
+from daemon.folding import fold_from_nothing
 from events.envelope import NewEvent
 from events.errors import LogDamaged
 from events.integrity import check_start

@@ -139,6 +139,10 @@ class FakeDaemon:
             "ingest": self._ingest,
             "sessions.close": self._close,
             "query": _query,
+            "users.list": lambda _: {"users": []},
+            "dead_letters.list": lambda _: {"dead_letters": [], "next": None},
+            "sessions.get": lambda p: {"session_id": p["session_id"], "state": "open", "turns": 1},
+            "sessions.events": lambda _: {"events": [], "next": 0, "more": False},
             "status": lambda p: {"daemon": {"version": "x"}} | ({"watermark": WATERMARK} if p else {}),
         }
         if method not in own:

@@ -30,7 +30,8 @@ from memforest import (
     Source,
     find_socket,
 )
-from memforest.types import Session, Tree, Watermark
+from memforest.structures import Tree
+from memforest.types import Session, Watermark
 from memforest.wire import decode_response, encode_request, read_as
 from tests.memforest.fake_daemon import WATERMARK, FakeDaemon, JsonObject, Refusal
 

@@ -215,7 +215,9 @@ def test_a_refusal_is_one_sentence_and_no_result(
     result = run(daemon, *arguments)
 
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == f"Error: {sentence}\n"
+    sentence = sentence.replace("dead_letters.list", "memforest dlq list")  # what someone at a shell can do
+    as_json = json.dumps({"error": {"code": code, "message": sentence}})
+    assert result.stderr == (as_json if "--json" in arguments else f"Error: {sentence}") + "\n"
 
 
 @pytest.mark.parametrize(("method", "arguments"), [("retry", ["retry", "1"]), ("drop", ["drop", "1", "--yes"])])

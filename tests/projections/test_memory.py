@@ -121,7 +121,7 @@ def again(fold: Fold, **tombstones: int) -> Memory:
 
 def found(memory: Memory, question: str) -> list[NodeKind]:
     """The kinds of the nodes that share a word with the question."""
-    scores = memory.nodes.lexical.scores(query_terms(question), len(memory.nodes.nodes))
+    scores = memory.nodes.lexical.scores(query_terms(question), memory.nodes.size)
     return [memory.nodes.node(row).kind for row in memory.nodes.live_rows().tolist() if scores[row] > 0]
 
 

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from events.time import Instant, from_datetime
+from projections.recall.tokens import terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 FILE_NAME = "locomo-first5.json"
 # Turns carry no time of their own; this is how far apart the measurements set them.
@@ -59,11 +60,15 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """An answerable question and the turns that answer it."""
+    """A question and the turns that answer it, or, of an adversarial one, that it was made of.
+
+    `words`: of each gold turn, the terms of the answer that it says; what a text must say to be worth the turn.
+    """
 
     text: str
     category: Category
     gold: frozenset[str]
+    words: Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,7 @@ class _WireQuestion(msgspec.Struct):
     question: str
     category: int
     evidence: list[str]
+    answer: str | int | None = None
 
 
 class _WireConversation(msgspec.Struct):
@@ -101,10 +107,13 @@ def locomo_file() -> Path | None:
     return path if path is not None and path.is_file() else None
 
 
-def load_conversations(path: Path) -> tuple[Conversation, ...]:
-    """All conversations of the file; only answerable questions (category 1-4) with evidence that resolves."""
+def load_conversations(path: Path, *, adversarial: bool = False) -> tuple[Conversation, ...]:
+    """All conversations of the file, with the questions whose evidence resolves; answerable ones (category 1-4).
+
+    With `adversarial` the others, too.
+    """
     wire = msgspec.json.decode(path.read_bytes(), type=list[_WireConversation])
-    return tuple(map(_conversation, wire))
+    return tuple(_conversation(each, adversarial=adversarial) for each in wire)
 
 
 def turn_ids_of(evidence: Iterable[str], known: frozenset[str]) -> frozenset[str]:
@@ -117,15 +126,20 @@ def turn_ids_of(evidence: Iterable[str], known: frozenset[str]) -> frozenset[str
     return known & {f"D{int(match[1])}:{int(match[2])}" for match in matches}
 
 
-def _conversation(wire: _WireConversation) -> Conversation:
+def _conversation(wire: _WireConversation, *, adversarial: bool) -> Conversation:
     sessions = tuple(_sessions(wire.conversation))
-    known = frozenset(turn.turn_id for session in sessions for turn in session.turns)
+    said = {turn.turn_id: turn.text for session in sessions for turn in session.turns}
     questions = (
-        Question(asked.question, Category(asked.category), turn_ids_of(asked.evidence, known))
-        for asked in wire.qa
-        if asked.category != Category.ADVERSARIAL
+        _question(asked, said) for asked in wire.qa if adversarial or asked.category != Category.ADVERSARIAL
     )
     return Conversation(wire.sample_id, sessions, tuple(one for one in questions if one.gold))
+
+
+def _question(asked: _WireQuestion, said: Mapping[str, str]) -> Question:
+    gold = turn_ids_of(asked.evidence, frozenset(said))
+    answer = frozenset(terms(str(asked.answer or "")))
+    words = {turn_id: answer & frozenset(terms(said[turn_id])) for turn_id in gold}
+    return Question(asked.question, Category(asked.category), gold, words)
 
 
 def _sessions(wire: dict[str, Any]) -> Iterator[Session]:

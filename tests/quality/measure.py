@@ -1,24 +1,22 @@
 """Evidence recall without a judge (quality.md): the measures, two baselines, and the table.
 
 Whatever ranks memories can be measured: hand `score` an answer as `Retrieved` items, best first, with the ids of
-the turns whose words (or facts) each text really carries. `python -m tests.quality.measure` prints the baselines.
+the turns whose words (or facts) each text really carries. `tests.quality.run` prints them all.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING, TypeAlias
 
-import anyio
 import numpy as np
 
 from events.time import Instant, to_datetime
 from projections.recall.agpr import NO_EMBEDDER, fuse, rank, smooth, top_rows
 from projections.recall.lexical import LexicalIndex
 from projections.recall.tokens import query_terms, terms
-from tests.quality.locomo import FILE_NAME, Category, Conversation, Session, load_conversations, locomo_file
+from tests.quality.locomo import Category, Conversation, Question, Session
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,9 +49,10 @@ class Scores:
     within_2000: float
     within_4000: float
     within_8000: float
+    worded_4000: float
 
 
-HEADINGS = ("R@5", "R@10", "R@20", "MRR", "b2000", "b4000", "b8000")
+HEADINGS = ("R@5", "R@10", "R@20", "MRR", "b2000", "b4000", "b8000", "w4000")
 
 
 def without_repeats(ranking: Iterable[Retrieved]) -> list[Retrieved]:
@@ -75,13 +74,29 @@ def recall_at(ranking: Sequence[Retrieved], gold: frozenset[str], k: int) -> flo
 
 def recall_within(ranking: Iterable[Retrieved], gold: frozenset[str], characters: int) -> float:
     """The share in the longest prefix of at most so many characters; the first text that does not fit ends it."""
+    return _carried(_prefix(ranking, characters), gold)
+
+
+def recall_worded(ranking: Iterable[Retrieved], question: Question, characters: int) -> float:
+    """The same, of the gold turns whose share of the answer stands in the texts that carry them.
+
+    A fact is one sentence of its turn, and may not be the one that answers.
+    """
+    said: dict[str, set[str]] = {}
+    for memory in _prefix(ranking, characters):
+        for turn_id in memory.turn_ids & question.gold:
+            said.setdefault(turn_id, set()).update(terms(memory.text))
+    return sum(question.words[turn_id] <= words for turn_id, words in said.items()) / len(question.gold)
+
+
+def _prefix(ranking: Iterable[Retrieved], characters: int) -> list[Retrieved]:
     prefix: list[Retrieved] = []
     for memory in ranking:
         characters -= len(memory.text)
         if characters < 0:
             break
         prefix.append(memory)
-    return _carried(prefix, gold)
+    return prefix
 
 
 def reciprocal_rank(ranking: Iterable[Retrieved], gold: frozenset[str]) -> float:
@@ -95,9 +110,9 @@ def _carried(memories: Iterable[Retrieved], gold: frozenset[str]) -> float:
     return len(carried & gold) / len(gold)
 
 
-def score(answer: Iterable[Retrieved], gold: frozenset[str]) -> Scores:
+def score(answer: Iterable[Retrieved], question: Question) -> Scores:
     """All measures of one answer; ranks and characters count after `without_repeats`."""
-    ranking = without_repeats(answer)
+    ranking, gold = without_repeats(answer), question.gold
     return Scores(
         recall_at(ranking, gold, 5),
         recall_at(ranking, gold, 10),
@@ -106,6 +121,7 @@ def score(answer: Iterable[Retrieved], gold: frozenset[str]) -> Scores:
         recall_within(ranking, gold, 2_000),
         recall_within(ranking, gold, 4_000),
         recall_within(ranking, gold, 8_000),
+        recall_worded(ranking, question, 4_000),
     )
 
 
@@ -119,7 +135,7 @@ def evaluate(
 ) -> list[tuple[Category, Scores]]:
     """The category and the scores of every question, each put once to its conversation's ranker."""
     return [
-        (question.category, score(ranker(question.text, depth), question.gold))
+        (question.category, score(ranker(question.text, depth), question))
         for conversation in conversations
         for ranker in (ranker_of(conversation),)
         for question in conversation.questions
@@ -199,37 +215,3 @@ def bm25_ranker(conversation: Conversation, *, dated: bool = False) -> Ranker:
 def core_ranker(conversation: Conversation, *, dated: bool = False) -> Ranker:
     """BM25 over 2-turn chunks, smoothing and AGPR with the defaults for no embedder."""
     return _ChunkSearch(conversation, dated=dated).core
-
-
-def main() -> int:
-    """Print the table: two baselines over chunks alone, then the product as it is asked, also by category."""
-    from tests.quality.through_daemon import measure_daemon
-
-    path = locomo_file()
-    if path is None:
-        print(f"LOCOMO_DIR must name the folder that holds {FILE_NAME}", file=sys.stderr)
-        return 2
-    conversations = load_conversations(path)
-    core = f"BM25 + smoothing {NO_EMBEDDER.smoothing} + AGPR({NO_EMBEDDER.time_unit}, {NO_EMBEDDER.gamma})"
-    rows = {
-        "BM25, chunks": evaluate(conversations, bm25_ranker),
-        "BM25, chunks, dated": evaluate(conversations, lambda one: bm25_ranker(one, dated=True)),
-        f"{core}, chunks, dated": evaluate(conversations, lambda one: core_ranker(one, dated=True)),
-        "the daemon, core install: chunks and facts": anyio.run(measure_daemon, path, conversations),
-    }
-    print(table((name, [scores for _, scores in row]) for name, row in rows.items()))
-    print()
-    name, row = list(rows.items())[-1]
-    print(f"{name}, by category")
-    print(
-        table(
-            (category.name, [scores for found, scores in row if found == category])
-            for category in Category
-            if category != Category.ADVERSARIAL
-        )
-    )
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

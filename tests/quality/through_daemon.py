@@ -13,7 +13,7 @@ from memforest.locomo import read_locomo
 from memforest.publishing import publish, wait_until_built
 from memforest.types import Answer
 from tests.quality.locomo import Category, Conversation, Question
-from tests.quality.measure import Retrieved, Scores, recall_at, recall_within, reciprocal_rank
+from tests.quality.measure import Retrieved, Scores, recall_at, recall_within, recall_worded, reciprocal_rank
 from tests.system.daemon_process import DaemonProcess, running_daemon
 
 CHARACTERS_PER_TOKEN = 4  # what the daemon counts for a token (README, "Asking")
@@ -48,9 +48,11 @@ async def _ask(client: AsyncClient, conversation: Conversation, question: Questi
     async def first(k: int) -> list[Retrieved]:
         return _retrieved(await client.query(user, question.text, k=k))
 
+    async def fitting(characters: int) -> list[Retrieved]:
+        return _retrieved(await client.query(user, question.text, max_tokens=characters // CHARACTERS_PER_TOKEN))
+
     async def within(characters: int) -> float:
-        answer = await client.query(user, question.text, max_tokens=characters // CHARACTERS_PER_TOKEN)
-        return recall_within(_retrieved(answer), question.gold, characters)
+        return recall_within(await fitting(characters), question.gold, characters)
 
     ten = await first(10)
     return Scores(
@@ -61,6 +63,7 @@ async def _ask(client: AsyncClient, conversation: Conversation, question: Questi
         await within(2_000),
         await within(4_000),
         await within(8_000),
+        recall_worded(await fitting(4_000), question, 4_000),
     )
 
 

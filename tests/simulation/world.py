@@ -13,12 +13,15 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from daemon.answers import Answer, Answerer, QueryParams
+from daemon.answer_types import Answer
+from daemon.answers import Answerer
 from daemon.compaction import CompactionRunning, Compactor
 from daemon.corrections import Corrections
 from daemon.fingerprints import Fingerprints
+from daemon.folding import fold_from_nothing
 from daemon.forgetting import Forgetter
-from daemon.memories import Memories, fold_from_nothing
+from daemon.memories import Memories
+from daemon.query_params import QueryParams
 from daemon.receipts import SessionUnknown, UserUnknown
 from daemon.residue import IsKept, ScanResult
 from daemon.structures import Structures

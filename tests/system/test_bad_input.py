@@ -64,7 +64,13 @@ def a_control(kind: str, **more: object) -> bytes:
 HOSTILE: dict[str, tuple[str, bytes, str]] = {
     "unknown type": (TURNS, a_body(type=MARKER), "none of those that are allowed at `$.type`"),
     "no type": (TURNS, a_body(type=None), "missing required field `type`"),
-    "a type of later releases: memory": (TURNS, a_body(type="memory"), "none of those"),
+    "a memory with a role": (TURNS, a_body(type="memory"), "unknown field"),
+    "a memory of nothing": (TURNS, a_body(type="memory", role=None, name=None, content=" "), "1 to 8000"),
+    "a memory beyond 32 bits": (
+        TURNS,
+        a_body(type="memory", role=None, name=None, embedding=[1e39]),
+        "not finite",
+    ),
     "taking back on turns": (TURNS, a_control("turn.retract", turn_id=MARKER), "does not belong on this subject"),
     "taking back nothing": (CONTROL, a_control("turn.retract"), "missing required field `turn_id`"),
     "empty": (TURNS, b"", "not valid JSON"),

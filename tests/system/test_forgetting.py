@@ -306,7 +306,7 @@ async def structures_of(client: AsyncClient) -> tuple[str, str]:
     """Facts and trees, sorted and without ids, which differ from store to store."""
     facts = (await client.facts(USER, limit=1000)).facts
     told = sorted(repr(replace(fact, id="", group=None)) for fact in facts)
-    trees = sorted(repr(tree) for tree in await client.trees(USER))
+    trees = sorted(repr(replace(tree, id="")) for tree in await client.trees(USER))
     return "\n".join(told), "\n".join(trees)
 
 

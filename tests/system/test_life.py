@@ -80,7 +80,7 @@ async def test_a_second_signal_ends_a_stopping_daemon_at_once() -> None:
 
             async def ask_in_vain() -> None:
                 with pytest.raises(DaemonUnreachable):
-                    await client.query("alice", "Where?", wait_for="never")
+                    await client.query("alice", "Where?", wait_for=turn_key("alice", "s1", "never"))
 
             async with daemon.client() as client, anyio.create_task_group() as tasks:
                 tasks.start_soon(ask_in_vain)

@@ -38,7 +38,7 @@ def world(tmp_path: Path) -> Iterator[FactWorld]:
         yield FactWorld(connection)
 
 
-def shown(memory: Memory) -> dict[bytes, tuple[object, list[str]]]:
+def shown(memory: Memory) -> dict[bytes, tuple[object, list[int]]]:
     """Every row of the search with its terms."""
     return {
         key: (memory.nodes.node(row), sorted(memory.nodes.lexical.terms_of(row)))

@@ -39,7 +39,7 @@ def test_a_capital_inside_a_sentence_makes_a_name() -> None:
     counts = CapitalCounts()
     changed = counts.count("Yesterday I met Nate.")
 
-    assert changed == {"i", "met", "nate"}
+    assert changed == {counts.number(word) for word in ("i", "met", "nate")}
     assert counts.is_name("nate")
     assert not counts.is_name("met")
     assert not counts.is_name("yesterday")
@@ -82,10 +82,12 @@ def test_the_first_word_decides_for_a_label_of_several() -> None:
 def test_a_possessive_counts_for_its_name() -> None:
     counts = CapitalCounts()
 
-    assert counts.count("we took Nate's car") >= {"nate"}
+    assert counts.count("we took Nate's car") >= {counts.number("nate")}
     assert counts.is_name("nate")
 
 
 def test_scripts_without_capitals_change_no_count() -> None:
-    assert CapitalCounts().count("我住在北京。") == set()
-    assert CapitalCounts().count("мы едем в Москва") >= {"москва"}
+    counts = CapitalCounts()
+
+    assert counts.count("我住在北京。") == set()
+    assert counts.count("мы едем в Москва") >= {counts.number("москва")}

@@ -11,8 +11,10 @@ import pytest
 from events.errors import InvalidInput
 from projections.recall.agpr import (
     ANY_EMBEDDER,
+    MULTILINGUAL,
     NO_EMBEDDER,
     PAPER,
+    STATIC,
     AgprParameters,
     RankedRow,
     TimeUnit,
@@ -259,7 +261,8 @@ def test_a_parameter_out_of_its_range_is_named(name: str, value: float) -> None:
 def test_presets_are_those_of_the_table() -> None:
     hours = TimeUnit.HOURS
 
-    assert AgprParameters(4, 0.2, hours, 0.85, 0.6, 0.0) == NO_EMBEDDER == AgprParameters()
-    assert AgprParameters(4, 0.2, hours, 0.8, 0.0, 0.5) == ANY_EMBEDDER
-    assert AgprParameters(4, 0.2, hours, 0.9, 0.0, 1.0) == PAPER
+    assert AgprParameters(4, 0.2, hours, 0.85, 0.6, 0.0, 0.3, 0.2) == NO_EMBEDDER == AgprParameters()
+    assert AgprParameters(4, 0.2, hours, 0.85, 0.3, 0.4, 0.3, 0.2) == STATIC
+    assert AgprParameters(4, 0.2, hours, 0.85, 0.2, 0.5, 0.3, 0.2) == MULTILINGUAL == ANY_EMBEDDER
+    assert AgprParameters(4, 0.2, hours, 0.9, 0.0, 1.0, 0.0, 0.0) == PAPER
     assert [unit.ms for unit in TimeUnit] == [1_000, 60_000, 3_600_000, 86_400_000, 604_800_000]

@@ -1,17 +1,21 @@
-"""From scores to an answer: what is dropped because others carry it, what fits, and that it repeats exactly."""
+"""From a question to an answer: the best first, as many as asked for, and the same again to the last digit."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from events.memory import Pointer
+from projections.recall import answering
 from projections.recall.agpr import ANY_EMBEDDER, NO_EMBEDDER, AgprParameters
-from projections.recall.answering import ROWS_PER_MEMORY, Recalled, drop_carried, fit, put_first, recall
+from projections.recall.answering import ROWS_PER_MEMORY, RecallRequest
 from projections.recall.nodes import NodeKind, NodeSet, SearchNode
+from projections.recall.selecting import Recalled
 from projections.texts import FactText, TurnsText
 from tests.builders import KEYS, MONDAY, an_id
 
@@ -24,77 +28,9 @@ def a_node(name: str, *turns: int, length: int = 10, kind: NodeKind = NodeKind.F
     return SearchNode(an_id(name), kind, ref, turns, S1, at, at, at, length)
 
 
-def ranked(*nodes: SearchNode) -> list[Recalled]:
-    """Memories with these nodes, best first."""
-    return [Recalled(node, 1 - place / 10, 0.5, 0.5) for place, node in enumerate(nodes)]
-
-
-def names(memories: list[Recalled], nodes: tuple[SearchNode, ...]) -> list[int]:
-    """Which of the nodes the memories are."""
-    return [nodes.index(memory.node) for memory in memories]
-
-
-def dropped(*nodes: SearchNode, by_length: bool = False) -> list[int]:
-    return names(drop_carried(ranked(*nodes), by_length=by_length), nodes)
-
-
-def test_a_memory_whose_turns_a_better_one_carries_is_dropped() -> None:
-    assert dropped(a_node("chunk", 1, 2), a_node("fact", 1), a_node("other", 3)) == [0, 2]
-
-
-def test_a_memory_whose_turns_several_better_ones_carry_together_is_dropped() -> None:
-    assert dropped(a_node("a", 1, 2), a_node("b", 3, 4), a_node("c", 2, 3)) == [0, 1]
-
-
-def test_a_memory_that_carries_a_better_ones_turns_and_more_takes_its_place() -> None:
-    assert dropped(a_node("fact", 1), a_node("other", 5), a_node("chunk", 1, 2)) == [2, 1]
-
-
-def test_what_the_taker_of_a_place_carries_besides_is_dropped() -> None:
-    assert dropped(a_node("one", 1), a_node("two", 2), a_node("far", 9), a_node("both", 1, 2)) == [3, 2]
-
-
-def test_equal_turns_keep_the_better_one() -> None:
-    assert dropped(a_node("long", 1, length=50), a_node("short", 1, length=5)) == [0]
-
-
-def test_by_length_the_shorter_of_equal_turns_takes_the_better_ones_place_and_rank() -> None:
-    nodes = (a_node("long", 1, length=50), a_node("other", 5), a_node("short", 1, length=5))
-    kept = drop_carried(ranked(*nodes), by_length=True)
-
-    assert names(kept, nodes) == [2, 1]
-    assert kept[0].score == 1.0
-
-
-def test_by_length_a_longer_memory_takes_no_place_for_carrying_more() -> None:
-    assert dropped(a_node("fact", 1), a_node("chunk", 1, 2, length=50), by_length=True) == [0, 1]
-    assert dropped(a_node("chunk", 1, 2, length=50), a_node("fact", 1), by_length=True) == [0]
-
-
-@pytest.mark.parametrize("by_length", [False, True])
-@pytest.mark.parametrize("seed", range(10))
-def test_nothing_is_lost_and_nothing_is_carried_twice(seed: int, by_length: bool) -> None:
-    print("seed", seed)
-    chance = random.Random(seed)
-    nodes = tuple(
-        a_node(f"n{n}", *sorted(chance.sample(range(12), chance.randint(1, 4))), length=chance.randint(1, 99))
-        for n in range(30)
-    )
-    kept = drop_carried(ranked(*nodes), by_length=by_length)
-    carried: set[int] = set()
-    for memory in kept:
-        assert not set(memory.node.turns) <= carried
-        carried |= set(memory.node.turns)
-
-    assert carried == {turn for node in nodes for turn in node.turns}
-
-
-@pytest.mark.parametrize(("characters", "count"), [(0, 0), (24, 0), (25, 1), (59, 1), (60, 2), (79, 2), (80, 3)])
-def test_the_longest_prefix_that_fits_is_kept(characters: int, count: int) -> None:
-    """Of each line 15 characters are `[1 July 2024] ` and the line's end."""
-    memories = ranked(a_node("a", 1), a_node("b", 2, length=20), a_node("c", 3, length=5))
-
-    assert list(fit(memories, characters)) == memories[:count]
+def recall(nodes: NodeSet, question: str, k: int, parameters: AgprParameters, **more: Any) -> list[Recalled]:
+    """The memories of an answer."""
+    return answering.recall(nodes, RecallRequest(question, k, parameters, **more)).memories
 
 
 def a_set(seed: int, count: int = 60) -> NodeSet:
@@ -170,30 +106,7 @@ def test_the_same_nodes_and_question_give_the_same_answer_whatever_stood_there_b
 
 
 def stated(name: str, *turns: int) -> SearchNode:
-    return replace(a_node(name, *turns), stated=True)
-
-
-def test_what_a_person_said_of_a_fact_stands_before_the_turns_it_is_about() -> None:
-    chunk, other, corrected = a_node("chunk", 1, 2), a_node("other", 5), stated("corrected", 2)
-
-    first, second, third = put_first([], [corrected], ranked(chunk, other))
-
-    assert [each.node for each in (first, second, third)] == [corrected, chunk, other]
-    assert first.score == second.score
-
-
-def test_what_a_person_said_keeps_a_better_rank_of_its_own_and_is_shown_once() -> None:
-    chunk, corrected = a_node("chunk", 1, 2), stated("corrected", 2)
-    best, second = ranked(corrected, chunk)
-
-    assert put_first([best], [corrected], [second]) == [best, second]
-
-
-def test_what_a_person_said_is_shown_by_itself_when_none_of_its_turns_is() -> None:
-    elsewhere, corrected = a_node("elsewhere", 9), stated("corrected", 2)
-    first, second = ranked(elsewhere, corrected)
-
-    assert put_first([second], [corrected], [first]) == [first, second]
+    return msgspec.structs.replace(a_node(name, *turns), stated=True)
 
 
 def test_an_answer_of_k_holds_a_correction_in_place_of_what_it_pushes_out() -> None:
@@ -205,3 +118,22 @@ def test_an_answer_of_k_holds_a_correction_in_place_of_what_it_pushes_out() -> N
     found = recall(nodes, "Is Paris where Kim lives?", 2, AgprParameters())
 
     assert [memory.node.id for memory in found] == [an_id("corrected"), an_id("chunk")]
+
+
+def test_a_node_without_its_vector_does_not_level_the_cosines_of_the_others() -> None:
+    """All cosines of some models lie close together, far above 0."""
+    nodes = NodeSet()
+    for turn in range(40):
+        nodes.add(a_node(f"n{turn}", turn), f"Word{turn} Rex.")
+    vectors = np.ones((40, 8), dtype=np.float32)
+    vectors[:, 0] += np.linspace(0, 1, 40, dtype=np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    nodes.set_vectors([an_id(f"n{turn}") for turn in range(40)], vectors)
+    parameters = replace(ANY_EMBEDDER, smoothing=0.0)
+    request = RecallRequest("Rex", 5, parameters, vectors[39])
+    before = [(each.node.id, each.similarity) for each in answering.recall(nodes, request).memories]
+    nodes.add(a_node("late", 40), "Rex late.")
+    after = [(each.node.id, each.similarity) for each in answering.recall(nodes, request).memories]
+
+    assert [each for each, _ in after] == [each for each, _ in before]
+    assert [score for _, score in after] == pytest.approx([score for _, score in before], abs=0.02)

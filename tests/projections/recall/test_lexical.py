@@ -96,7 +96,10 @@ def test_a_removed_row_leaves_no_word_and_no_score() -> None:
     index = built({0: ["secret", "shared"], 1: ["shared", "other"]})
     index.remove(0)
 
-    assert index.vocabulary == {"shared", "other"}
+    assert index.knows("shared")
+    assert index.knows("other")
+    assert not index.knows("secret")
+    assert len(index.vocabulary) == 2
     assert 0 not in index
     assert index.scores(["secret"], 2).tolist() == [0.0, 0.0]
     assert index.scores(["shared"], 2)[0] == 0.0
@@ -177,3 +180,63 @@ def test_chinese_is_found_by_any_part_of_it() -> None:
         assert int(scores.argmax()) == row
         assert scores[row] > 0.0
     assert not index.scores(query_terms("密她"), 3).any()
+
+
+def test_a_word_said_dozens_of_times_counts_as_often_as_it_was_said() -> None:
+    rows = {0: ["cat"] * 30, 1: ["cat"] * 31, 2: ["cat"] * 500 + ["dog"], 3: ["dog"] * 31, 4: []}
+    index = built(rows)
+
+    for query in (["cat"], ["dog"], ["cat", "dog"]):
+        assert index.scores(query, 5).tolist() == pytest.approx(bm25_by_hand(rows, set(query), 5, 1.2, 0.75))
+    index.remove(2)
+    del rows[2]
+    assert index.scores(["cat", "dog"], 5).tolist() == pytest.approx(
+        bm25_by_hand(rows, {"cat", "dog"}, 5, 1.2, 0.75)
+    )
+    assert sorted(index.counts_of(1).values()) == [31]
+
+
+def test_shares_of_a_few_rows_are_those_of_the_scores_to_the_last_bit() -> None:
+    rng = random.Random(SEED)
+    index = built({row: some_words(rng) + ["w0"] * (40 * (row % 3 == 0)) for row in range(50)})
+    holders, shares = index.shares(["w0", "w3", "never"], range(50))
+
+    for place, term in enumerate(["w0", "w3", "never"]):
+        assert shares[place].tolist() == index.scores([term], 50).tolist()
+        assert holders[place] == int(np.count_nonzero(shares[place]))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_terms_come_and_go_by_thousands_and_freeze_to_the_same(seed: int) -> None:
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    index, live = LexicalIndex(b"key"), dict[int, list[str]]()
+    for number in range(900):
+        row = rng.randrange(120)
+        if row in live:
+            index.remove(row)
+            del live[row]
+        else:
+            live[row] = [f"w{rng.randrange(4_000)}" for _ in range(12)] + [f"only{number}"] * rng.randrange(40)
+            index.add(row, live[row])
+    thawed = LexicalIndex.thaw(index.freeze(), b"key")
+    afresh = LexicalIndex(b"key")
+    for row, words in live.items():
+        afresh.add(row, words)
+
+    assert thawed.freeze() == index.freeze()
+    assert index.vocabulary == afresh.vocabulary == thawed.vocabulary
+    for words in [*live.values()][:20]:
+        assert index.knows(words[0])
+        assert np.array_equal(index.scores(words, 120), afresh.scores(words, 120))
+        assert np.array_equal(index.scores(words, 120), thawed.scores(words, 120))
+    assert not index.knows("w4000")
+
+
+def test_two_users_have_no_hash_of_a_word_in_common() -> None:
+    one, other = LexicalIndex(b"alice"), LexicalIndex(b"bob")
+    one.add(0, ["cat", "dog"])
+    other.add(0, ["cat", "dog"])
+
+    assert not one.vocabulary & other.vocabulary
+    assert one.scores(["cat"], 1).tolist() == other.scores(["cat"], 1).tolist()

@@ -7,48 +7,25 @@ import random
 import numpy as np
 import pytest
 
-from events.envelope import Reference
-from events.memory import Pointer
 from events.time import Instant
 from projections.recall.nodes import NodeKind, NodeSet, SearchNode, format_date, indexed_text
+from projections.recall.slab import VectorRefused
 from projections.recall.tokens import query_terms
-from projections.texts import FactText, TurnsText
-from tests.builders import KEYS, MONDAY, an_id
-
-
-def session_of(name: str) -> Reference:
-    return KEYS.session("alice", name)
-
-
-def a_chunk(name: str, turns: tuple[int, ...] = (1, 2), session: str = "s1", at: Instant = MONDAY) -> SearchNode:
-    sessions = frozenset((session_of(session),))
-    return SearchNode(an_id(name), NodeKind.CHUNK, TurnsText(turns), turns, sessions, at, at, at, 10)
-
-
-def a_fact(name: str, turns: tuple[int, ...] = (1,), sessions: tuple[str, ...] = ("s1",)) -> SearchNode:
-    ref, named = FactText(Pointer(9, 0)), frozenset(map(session_of, sessions))
-    return SearchNode(an_id(name), NodeKind.FACT, ref, turns, named, MONDAY, MONDAY, MONDAY, 10)
+from projections.texts import TurnsText, WrittenText
+from tests.builders import MONDAY, an_id
+from tests.projections.recall.made_nodes import a_chunk, a_fact, links, make_group, session_of
 
 
 def found(nodes: NodeSet, question: str) -> set[bytes]:
     """The ids of the live rows that share a word with a question."""
-    scores = nodes.lexical.scores(query_terms(question), len(nodes.nodes))
+    scores = nodes.lexical.scores(query_terms(question), nodes.size)
     return {nodes.node(row).id for row in nodes.live_rows().tolist() if scores[row] > 0}
-
-
-def links(nodes: NodeSet) -> dict[bytes, tuple[bytes | None, bytes | None]]:
-    """Previous and next of every live row, by id."""
-    previous, following = nodes.neighbours()
-    id_of = {row: node.id for row, node in enumerate(nodes.nodes) if node is not None}
-    rows = nodes.live_rows().tolist()
-    assert all(int(row) in id_of or row == -1 for column in (previous, following) for row in column[rows].tolist())
-    return {id_of[row]: (id_of.get(int(previous[row])), id_of.get(int(following[row]))) for row in rows}
 
 
 def columns(nodes: NodeSet, question: list[str]) -> dict[bytes, tuple[Instant, bytes, float]]:
     """Time, tie and score of every live row, by id."""
     rows = nodes.live_rows()
-    scores = nodes.lexical.scores(question, len(nodes.nodes))[rows].tolist()
+    scores = nodes.lexical.scores(question, nodes.size)[rows].tolist()
     listed = zip(rows.tolist(), nodes.said_at(rows).tolist(), nodes.ties(rows).tolist(), scores, strict=True)
     return {nodes.node(row).id: (said_at, tie, score) for row, said_at, tie, score in listed}
 
@@ -168,7 +145,7 @@ def test_ties_are_the_ids_in_one_width() -> None:
     nodes.add(a_fact("one"), "one")
     nodes.add(a_fact("two"), "two")
 
-    assert nodes.ties(nodes.live_rows()).tolist() == [an_id(name).hex().encode() for name in ("one", "two")]
+    assert nodes.ties(nodes.live_rows()).tolist() == [an_id(name) for name in ("one", "two")]
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -200,7 +177,7 @@ def test_after_any_history_links_words_and_times_are_those_of_the_living(seed: i
 
     assert links(nodes) == links(afresh) == expected
     assert nodes.lexical.vocabulary == afresh.lexical.vocabulary
-    assert len(nodes.nodes) < 400, "rows are used again"
+    assert nodes.size < 400, "rows are used again"
     assert columns(nodes, question) == columns(afresh, question)
 
 
@@ -219,3 +196,116 @@ def test_a_node_that_was_set_aside_comes_back_as_it_was() -> None:
     assert found(nodes, "cat") == {fact.id}
     assert nodes.lexical.vocabulary == vocabulary
     assert nodes.lexical.scores(query_terms("cat bob"), row + 1)[row] == before
+
+
+def test_a_group_is_never_wanted_a_vector_and_has_the_normalised_sum_of_its_members() -> None:
+    nodes = NodeSet()
+    for name in ("f", "g"):
+        nodes.add(a_fact(name), name)
+    nodes.set_vectors([an_id("f")], np.array([[1, 0, 0]], np.float32))
+    make_group(nodes, "group", "f", "g")
+
+    assert [node.id for node in nodes.without_vectors(9)] == [an_id("g")]
+    assert nodes.without_vectors(9)[0] == a_fact("g")
+    nodes.set_vectors([an_id("g")], np.array([[0, 1, 0]], np.float32))
+    assert nodes.without_vectors(9) == []
+    row = nodes.row_of[an_id("group")]
+    assert nodes.cosines(np.array([1, 0, 0], np.float32))[row] == pytest.approx(0.5**0.5, abs=5e-4)
+    assert nodes.cosines(np.array([0, 1, 0], np.float32))[row] == pytest.approx(0.5**0.5, abs=5e-4)
+    assert nodes.cosines(np.array([0, 0, 1], np.float32))[row] == 0
+
+
+def test_a_groups_vector_does_not_depend_on_when_those_of_its_members_came() -> None:
+    vectors = np.random.default_rng(1).standard_normal((3, 16)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    ids, found = [an_id(name) for name in "abc"], list[list[float]]()
+    for before in ([], [0], [2, 1], [0, 1, 2]):
+        nodes = NodeSet()
+        for name in "abc":
+            nodes.add(a_fact(name), name)
+        nodes.set_vectors([ids[place] for place in before], vectors[before])
+        make_group(nodes, "group", *"abc")
+        after = [place for place in (1, 0, 2) if place not in before]
+        nodes.set_vectors([ids[place] for place in after], vectors[after])
+        found.append(nodes.cosines(vectors[0])[nodes.row_of[an_id("group")]].tolist())
+
+    assert found[1:] == found[:-1]
+
+
+def test_members_of_a_group_that_is_gone_want_their_own_vectors_again() -> None:
+    nodes = NodeSet()
+    for name in ("f", "g"):
+        nodes.add(a_fact(name), name)
+    nodes.set_vectors([an_id("f"), an_id("g")], np.eye(2, dtype=np.float32))
+    make_group(nodes, "group", "f", "g")
+    nodes.remove(an_id("group"))
+    for name in ("f", "g"):
+        nodes.bring_back(a_fact(name))
+
+    assert {node.id for node in nodes.without_vectors(9)} == {an_id("f"), an_id("g")}
+    nodes.set_vectors([an_id("f"), an_id("g")], np.eye(2, dtype=np.float32))
+    assert nodes.cosines(np.array([1, 0], np.float32))[nodes.row_of[an_id("f")]] == 1
+
+
+def test_a_refused_vector_changes_nothing() -> None:
+    nodes = NodeSet()
+    nodes.add(a_fact("f"), "f")
+    nodes.add(a_fact("g"), "g")
+    nodes.set_vectors([an_id("f")], np.array([[1, 0]], np.float32))
+    for vectors in ([[0, 1], [0, 0]], [[0, 1], [np.nan, 0]], [[0, 1, 0], [0, 1, 0]]):
+        with pytest.raises(VectorRefused):
+            nodes.set_vectors([an_id("f"), an_id("g")], np.array(vectors, np.float32))
+
+    assert nodes.cosines(np.array([1, 0], np.float32)).tolist() == [1.0, 0.0]
+    with pytest.raises(VectorRefused, match="3 dimensions where others have 2"):
+        nodes.view(np.array([1, 0, 0], np.float32))
+    with pytest.raises(VectorRefused, match="zeros"):
+        nodes.cosines(np.zeros(2, np.float32))
+
+
+def test_marks_follow_a_node_through_all_that_happens_to_it() -> None:
+    nodes = NodeSet(b"alice")
+    role, other, s1, s2 = (
+        nodes.mark("role", "user"),
+        nodes.mark("role", "tool"),
+        nodes.mark("session", session_of("s1").hex()),
+        nodes.mark("session", session_of("s2").hex()),
+    )
+    nodes.add(a_fact("f"), "f", [role])
+    assert rows_of(nodes, role, s1, s2, other) == [[0], [0], [], []]
+    nodes.replace(a_fact("f", sessions=("s1", "s2")))
+    assert rows_of(nodes, role, s1, s2, other) == [[0], [0], [0], []]
+    nodes.replace(a_fact("f", sessions=("s2",)), [other])
+    assert rows_of(nodes, role, s1, s2, other) == [[], [], [0], [0]]
+    nodes.add_marks(an_id("f"), [role, other])
+    nodes.add_marks(an_id("nobody"), [role])
+    nodes.set_aside(an_id("f"))
+    assert rows_of(nodes, role, s1, s2, other) == [[], [], [], []]
+    nodes.bring_back(a_fact("f"))
+    assert rows_of(nodes, role, s1, s2, other) == [[0], [0], [], [0]]
+    nodes.remove(an_id("f"))
+
+    assert len(nodes.marks) == 0
+
+
+def test_a_node_comes_back_as_it_was_added_whatever_it_refers_to() -> None:
+    given = [
+        a_chunk("a", (3, 4), at=MONDAY + 5),
+        a_fact("b", (7, 2**40), ("s1", "s2")),
+        SearchNode(b"\0" * 16, NodeKind.GROUP, WrittenText(2**40), (), frozenset(), -5, -9, 2**50, 0, stated=True),
+        SearchNode(an_id("d")[:15] + b"\0", NodeKind.FACT, TurnsText((8, 9)), (1,), frozenset(), 0, 0, 0, 1),
+    ]
+    nodes = NodeSet()
+    for node in given:
+        nodes.add(node, "")
+
+    assert nodes.nodes_at([3, 0, 2, 1]) == [given[3], given[0], given[2], given[1]]
+    assert list(nodes.row_of) == [node.id for node in given]
+    with pytest.raises(ValueError, match="id"):
+        nodes.add(given[0], "")
+    with pytest.raises(ValueError, match="16 bytes"):
+        nodes.add(SearchNode(b"short", NodeKind.FACT, WrittenText(1), (), frozenset(), 0, 0, 0, 1), "")
+
+
+def rows_of(nodes: NodeSet, *marks: int) -> list[list[int]]:
+    return [nodes.marks.rows(mark).tolist() for mark in marks]

@@ -10,7 +10,26 @@ SEED = 20240701
 
 
 def test_english_is_folded_stemmed_and_rid_of_function_words() -> None:
-    assert terms("I went to the Support Groups, running!") == ["went", "support", "group", "run"]
+    assert terms("I went to the Support Groups, running!") == ["go", "support", "group", "run"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("buy", "bought"),
+        ("Who taught?", "teaching"),
+        ("her child", "the children"),
+        ("her mother", "my mom"),
+        ("women", "a woman"),
+    ],
+)
+def test_irregular_forms_meet_their_base(asked: str, said: str) -> None:
+    assert terms(asked) == query_terms(said) != []
+
+
+def test_forms_that_are_words_of_their_own_stay_apart() -> None:
+    assert terms("saw ground") == ["saw", "ground"]
+    assert terms("leaves") != terms("leave") or terms("lives") != terms("life")
 
 
 def test_a_term_is_repeated_as_often_as_it_occurs() -> None:

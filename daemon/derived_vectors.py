@@ -1,0 +1,139 @@
+"""Vectors in `derived.db`: kept by user, model and key, and overwritten with the words they were made of."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from typing import Final
+
+from daemon.derived_file import free_places, make_room, read_bound, touch
+from events.database import immediate
+from events.envelope import REFERENCE_BYTES
+
+# Of the hash of a model's name, and of the one that shows whether a vector is as it was kept.
+HASH_BYTES: Final = 8
+_KEYS_AT_ONCE: Final = 400
+# Longer than any window that is looked for.
+_SEPARATOR: Final = bytes(32)
+
+
+@dataclass(frozen=True, slots=True)
+class VectorRow:
+    """A vector as it is stored."""
+
+    key: bytes
+    seqs: tuple[int, ...]
+    vector: bytes
+
+
+def load_vectors(
+    connection: sqlite3.Connection, owner: bytes, model: bytes, keys: Sequence[bytes]
+) -> dict[bytes, bytes]:
+    """The vectors of these keys that are here and whole."""
+    found: dict[bytes, bytes] = {}
+    for at in range(0, len(keys), _KEYS_AT_ONCE):
+        some = keys[at : at + _KEYS_AT_ONCE]
+        rows = connection.execute(
+            f"""SELECT key, proof, vector FROM vectors
+                WHERE owner = ? AND model = ? AND key IN ({",".join("?" * len(some))})""",
+            (owner, model, *some),
+        )
+        found |= {key: vector for key, proof, vector in rows if _prove(owner, model, key, vector) == proof}
+    touch(connection, owner)
+    return found
+
+
+def keep_vectors(
+    connection: sqlite3.Connection,
+    owner: bytes,
+    model: bytes,
+    rows: Sequence[VectorRow],
+    bound: tuple[int, bytes],
+    room_bytes: int,
+) -> None:
+    """Store vectors in place of those of the same keys, and let go of those of other models.
+
+    What there is no room for is left out.
+    """
+    with immediate(connection):
+        touch(connection, owner)
+        _empty(connection, "owner = ? AND model != ?", (owner, model))
+        for row in rows:
+            _empty(connection, "owner = ? AND model = ? AND key = ?", (owner, model, row.key))
+        size = len(rows[0].vector) if rows else 0
+        free = partial(free_places, connection, "vectors", "length(vector) = ?", (size,), len(rows))
+        wanted = (len(rows) - len(free()), size, room_bytes)
+        fresh = make_room(connection, "vectors", owner, wanted, empty_vectors)
+        places = free()
+        for at, row in enumerate(rows[: len(places) + fresh]):
+            values = (owner, model, row.key, _prove(owner, model, row.key, row.vector), row.vector)
+            if at < len(places):
+                place = places[at]
+                connection.execute(
+                    "UPDATE vectors SET owner = ?, model = ?, key = ?, proof = ?, vector = ? WHERE id = ?",
+                    (*values, place),
+                )
+            else:
+                cursor = connection.execute("INSERT INTO vectors VALUES (NULL, ?, ?, ?, ?, ?)", values)
+                place = int(cursor.lastrowid or 0)
+            connection.executemany("INSERT INTO sources VALUES (?, ?)", {(seq, place) for seq in row.seqs})
+        if bound[0] > read_bound(connection)[0]:
+            connection.execute("UPDATE log SET seq = ?, link = ?", bound)
+
+
+def erase_vectors(connection: sqlite3.Connection, seqs: Sequence[int]) -> int:
+    """Overwrite the vectors that words of these events are in; how many. In the caller's transaction."""
+    return sum(
+        _empty(connection, "id = ?", (place,))
+        for seq in seqs
+        for (place,) in connection.execute("SELECT id FROM sources WHERE seq = ?", (seq,)).fetchall()
+    )
+
+
+def read_vectors_of(connection: sqlite3.Connection, seqs: Sequence[int]) -> list[bytes]:
+    """The vectors that words of these events are in."""
+    return [
+        vector
+        for seq in seqs
+        for (vector,) in connection.execute(
+            "SELECT v.vector FROM sources s JOIN vectors v ON v.id = s.id WHERE s.seq = ?", (seq,)
+        )
+    ]
+
+
+def find_in_vectors(
+    connection: sqlite3.Connection, needles: set[bytes], after: int, limit: int = 4_000
+) -> tuple[set[bytes], int | None]:
+    """The byte strings that stand in vectors of a page behind id `after`, and the id to go on from, if any."""
+    rows = connection.execute(
+        "SELECT id, vector FROM vectors WHERE id > ? ORDER BY id LIMIT ?", (after, limit)
+    ).fetchall()
+    held = _SEPARATOR.join(vector for _, vector in rows)
+    found = {needle for needle in needles if needle in held}
+    return found, rows[-1][0] if len(rows) == limit else None
+
+
+def empty_vectors(connection: sqlite3.Connection, owner: bytes) -> int:
+    """Overwrite the vectors of an owner; how many. In the caller's transaction."""
+    return _empty(connection, "owner = ?", (owner,))
+
+
+def _empty(connection: sqlite3.Connection, which: str, values: tuple[object, ...]) -> int:
+    """Overwrite rows with zeros of the same length."""
+    places = connection.execute(f"SELECT id FROM vectors WHERE {which}", values).fetchall()
+    connection.executemany("DELETE FROM sources WHERE id = ?", places)
+    connection.executemany(
+        f"""UPDATE vectors SET owner = zeroblob({REFERENCE_BYTES}), model = zeroblob({HASH_BYTES}),
+                key = zeroblob({REFERENCE_BYTES}), proof = zeroblob({HASH_BYTES}),
+                vector = zeroblob(length(vector)) WHERE id = ?""",
+        places,
+    )
+    return len(places)
+
+
+def _prove(owner: bytes, model: bytes, key: bytes, vector: bytes) -> bytes:
+    """SQLite does not notice a flipped bit; this does."""
+    return blake2b(owner + model + key + vector, digest_size=HASH_BYTES, person=b"mf.vector").digest()

@@ -1,0 +1,205 @@
+"""Vectors of texts in the log: from the cache, or made and kept there; and the nodes of a Memory given theirs.
+
+Closed chunks and facts are looked up first and kept afterwards. An open chunk is embedded as it stands and not
+kept, since it will change. Groups are never embedded: the node set makes theirs of their members' vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import anyio
+import numpy as np
+from numpy.typing import NDArray
+
+from daemon.texts import read_behind
+from events.envelope import RecordedEvent, Reference
+from events.errors import LogDamaged, StoreUnusable
+from events.log import EventLog
+from events.session import MemoryImported
+from projections.facts.imported import read_embedding
+from projections.memory import Memory
+from projections.ports import CachedVector, Embedder, EmbedderUnavailable, VectorCache, Vectors
+from projections.recall.nodes import NodeKind, SearchNode
+from projections.texts import FactText, TextRef, TurnsText, compose, events_behind
+
+# Part of the name under which vectors are kept: another way of making texts of nodes gets another number.
+TEXTS_VERSION = 1
+# Nodes that are looked up at once: a few milliseconds of the loop.
+LOOKED_UP_MAX = 1024
+# A Memory that is loaded gets so many vectors that are not kept, such as those of open chunks, if that is quick:
+# whoever asked for it waits.
+FURNISHED_MAX = 8
+FURNISH_WITHIN_S = 0.5
+
+
+class NoCache:
+    """A `VectorCache` that keeps nothing."""
+
+    async def load(self, user: Reference, model: str, keys: Sequence[bytes]) -> dict[bytes, NDArray[np.float16]]:
+        """Nothing is here."""
+        return {}
+
+    async def keep(self, user: Reference, model: str, vectors: Sequence[CachedVector]) -> None:
+        """It is let go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A text whose vector is wanted; `key` is its name in the cache, None for one that is not kept."""
+
+    ref: TextRef
+    key: bytes | None
+
+    @property
+    def seqs(self) -> tuple[int, ...]:
+        """The events whose words are in it."""
+        return tuple(sorted(events_behind([self.ref])))
+
+
+def name_text(ref: TextRef) -> bytes:
+    """The key of a text for ever: wordings never change, another one has another seq."""
+    match ref:
+        case FactText(occurrence=pointer):
+            return b"%d,%d" % (pointer.seq, pointer.n)
+        case TurnsText(turns=turns):
+            return f"turns,{turns}".encode()
+        case _:
+            return b"written,%d" % ref.seq
+
+
+class VectorSource:
+    """Vectors of texts in the log: from the cache, or made and kept there."""
+
+    def __init__(self, log: EventLog, embedder: Embedder, cache: VectorCache | None = None) -> None:
+        self._log = log
+        self._embedder = embedder
+        self._cache = cache or NoCache()
+
+    @property
+    def model(self) -> str:
+        """The name that vectors are kept under."""
+        return f"{self._embedder.name}/{TEXTS_VERSION}"
+
+    async def kept(self, user: Reference, refs: Sequence[TextRef]) -> dict[TextRef, NDArray[np.float16]]:
+        """The vectors of these texts that are in the cache; none is made."""
+        keys = [name_text(ref) for ref in refs]
+        found = await self._load(user, keys)
+        return {ref: found[key] for ref, key in zip(refs, keys, strict=True) if key in found}
+
+    async def find(self, user: Reference, wanted: Sequence[Wanted]) -> Vectors:
+        """One unit row a text, shape (len(wanted), dimensions), rounded to what float16 holds.
+
+        Raises `EmbedderUnavailable`, `LogDamaged` or `StoreUnusable`.
+        """
+        rows: dict[Wanted, NDArray[np.float16]] = {}
+        keys = [each.key for each in wanted if each.key is not None]
+        if keys:
+            found = await self._load(user, keys)
+            rows = {each: found[each.key] for each in wanted if each.key in found}
+        missing = list(dict.fromkeys(each for each in wanted if each not in rows))
+        if missing:
+            rows |= await self._make(user, missing)
+        if not wanted:
+            return np.zeros((0, self._embedder.dimensions), dtype=np.float32)
+        return np.stack([rows[each] for each in wanted]).astype(np.float32)
+
+    async def _load(self, user: Reference, keys: Sequence[bytes]) -> dict[bytes, NDArray[np.float16]]:
+        """What the cache has under these keys in our width."""
+        width = self._embedder.dimensions
+        if not width:
+            return {}  # an endpoint has not told it yet, and so its vectors' name is not known
+        found = await self._cache.load(user, self.model, keys)
+        return {key: vector for key, vector in found.items() if vector.shape == (width,)}
+
+    async def _make(self, user: Reference, missing: Sequence[Wanted]) -> dict[Wanted, NDArray[np.float16]]:
+        recorded = await read_behind(self._log, [each.ref for each in missing])
+        texts = [compose(each.ref, recorded) for each in missing]
+        rows = self._read_brought(missing, recorded)
+        unmade = {each: text or "" for each, text in zip(missing, texts, strict=True) if each not in rows}
+        if unmade:
+            made = await self._embedder.embed(list(unmade.values()))
+            rows.update(zip(unmade, made.astype(np.float16), strict=True))
+        kept = [
+            CachedVector(each.key, each.seqs, rows[each])
+            for each, text in zip(missing, texts, strict=True)
+            # None: erased meanwhile; its node is about to go.
+            if each.key is not None and text is not None
+        ]
+        if kept:
+            await self._cache.keep(user, self.model, kept)
+        return rows
+
+    def _read_brought(
+        self, missing: Sequence[Wanted], recorded: Mapping[int, RecordedEvent]
+    ) -> dict[Wanted, NDArray[np.float16]]:
+        """The vectors that imported memories came with, where this very model made them."""
+        model, width = self._embedder.name, self._embedder.dimensions
+        rows: dict[Wanted, NDArray[np.float16]] = {}
+        for each in missing:
+            event = recorded[each.ref.occurrence.seq].event if isinstance(each.ref, FactText) else None
+            vector = read_embedding(event, model, width) if isinstance(event, MemoryImported) else None
+            if vector is not None:
+                rows[each] = vector.astype(np.float16)
+        return rows
+
+    async def fill(self, memory: Memory, batch: Sequence[SearchNode]) -> None:
+        """Give nodes of a Memory their vectors, as far as they are still what they were when these are there.
+
+        Raises `EmbedderUnavailable`, `LogDamaged` or `StoreUnusable`.
+        """
+        nodes = [node for node in batch if is_current(memory, node)]
+        vectors = await self.find(memory.user, [_want(memory, node) for node in nodes])
+        # What grew, was reworded or forgotten meanwhile has another vector now, or none.
+        kept = [at for at, node in enumerate(nodes) if is_current(memory, node)]
+        if kept:
+            memory.nodes.set_vectors([nodes[at].id for at in kept], vectors[kept])
+
+    async def furnish(self, memory: Memory) -> None:
+        """Give a Memory that was just loaded the vectors that are kept, so that it answers as it did before.
+
+        The few that are not kept are made, if that is quick; what is missing then comes with a `VectorFiller`.
+        """
+        try:
+            without = 0
+            # Where many in a row are not kept, hardly any is: another embedder was chosen.
+            while nodes := without_vectors(memory, without + LOOKED_UP_MAX)[without:]:
+                put = await self._put_kept(memory, nodes)
+                if not put:
+                    break
+                without += len(nodes) - put
+            rest = without_vectors(memory, FURNISHED_MAX + 1)
+            if len(rest) <= FURNISHED_MAX:
+                with anyio.move_on_after(FURNISH_WITHIN_S):
+                    await self.fill(memory, rest)
+        except (EmbedderUnavailable, LogDamaged, StoreUnusable):
+            return  # `status` says why, and whoever follows the log
+
+    async def _put_kept(self, memory: Memory, nodes: Sequence[SearchNode]) -> int:
+        """Give nodes the vectors that are kept; how many have one."""
+        keys = [name_text(node.ref) for node in nodes]
+        found = await self._load(memory.user, keys)
+        ids = [node.id for node, key in zip(nodes, keys, strict=True) if key in found]
+        if ids:
+            memory.nodes.set_vectors(ids, np.stack([found[key] for key in keys if key in found]))
+        return len(ids)
+
+
+def without_vectors(memory: Memory, limit: int) -> list[SearchNode]:
+    """Nodes of a Memory whose vectors are to be made or looked up."""
+    return [node for node in memory.nodes.without_vectors(limit) if node.kind is not NodeKind.GROUP]
+
+
+def _want(memory: Memory, node: SearchNode) -> Wanted:
+    # With the next turn an open chunk is another text.
+    is_open = node.kind is NodeKind.CHUNK and node.id not in memory.chunks
+    return Wanted(node.ref, None if is_open else name_text(node.ref))
+
+
+def is_current(memory: Memory, node: SearchNode) -> bool:
+    """Whether a node still has the text that it had: a chunk keeps its id while it grows, a fact keeps both."""
+    if node.kind is not NodeKind.CHUNK:
+        return True
+    row = memory.nodes.row_of.get(node.id)
+    return row is not None and memory.nodes.node(row).ref == node.ref

@@ -1,0 +1,198 @@
+"""The one place that builds parts and ties them together. What is open already is handed in; nothing runs yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+
+from daemon.answers import Answerer
+from daemon.backpressure import Backpressure
+from daemon.bus import NatsBus
+from daemon.bus_erasure import BusEraser
+from daemon.calls import Tally
+from daemon.compaction import Compactor
+from daemon.config import Config, hide_password, parse_mode
+from daemon.config_values import parse_listen
+from daemon.corrections import Corrections
+from daemon.dead_letters import DeadLetters
+from daemon.decoding import Decoder
+from daemon.derived import DerivedStore
+from daemon.differences import Differences
+from daemon.disk import MIB, Disk
+from daemon.embedded_bus import EMBEDDED_BUS_FOLDER, EmbeddedBus
+from daemon.erasing import Erasing
+from daemon.forgetting import Forgetter
+from daemon.handlers import Answering, make_handlers
+from daemon.history import History
+from daemon.ingest import Ingest
+from daemon.listings import Listings
+from daemon.logs import Report
+from daemon.memories import Memories
+from daemon.metrics import Metrics
+from daemon.metrics_listener import MetricsListener
+from daemon.offline.language_model import OfflineLanguageModel
+from daemon.publishing import Publisher
+from daemon.readings import Reading, build_readings, checkpoints, make_decoder
+from daemon.replaying import Replaying
+from daemon.schemas import Schemas
+from daemon.session_events import SessionEvents
+from daemon.snapshots import Snapshots, fingerprint_of_folding
+from daemon.socket_server import SocketServer
+from daemon.status import Status
+from daemon.structures import Structures
+from daemon.tombstone_bucket import TombstoneBucket, bucket_name
+from daemon.tombstones import TombstoneKeeper
+from daemon.tree_nodes import TreeNodesReader
+from daemon.vector_source import VectorSource
+from daemon.vectors import VectorFiller
+from daemon.why import Provenance
+from daemon.worker import Worker, WorkerParameters
+from events.log import EventLog, LogReader
+from events.time import Instant
+from projections.ports import Embedder
+
+# Before a step of erasing is tried again; each try to empty the write-ahead log holds up the writer.
+ERASE_PAUSE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What every part may be built with, and the stores that are open."""
+
+    version: str
+    config: Config
+    report: Report
+    clock: Callable[[], Instant]
+    log: EventLog
+    reader: LogReader  # for queries alone, or they would queue behind what the worker reads
+    derived: DerivedStore
+    embedder: Embedder
+
+
+@dataclass(slots=True)
+class App:
+    """The daemon's parts, opened and bound. `run` it in a task group's life, then `stop` it."""
+
+    report: Report
+    log: EventLog
+    memories: Memories
+    embedded_bus: EmbeddedBus | None
+    bus: NatsBus
+    disk: Disk
+    ingest: Ingest
+    readings: tuple[Reading, ...]
+    worker: Worker
+    forgetter: Forgetter
+    tombstones: TombstoneKeeper
+    history: History
+    vectors: VectorFiller | None
+    socket: SocketServer
+    metrics: MetricsListener | None
+    opened: AsyncExitStack
+
+
+def wire(setting: Setting) -> App:
+    """Every part of the daemon, built and tied together."""
+    config, report, clock, log = setting.config, setting.report, setting.clock, setting.log
+    model, embedder = OfflineLanguageModel(), setting.embedder
+    # Hashing a text again is quicker than reading its vector.
+    cache = setting.derived if embedder.ranks else None
+    source = VectorSource(log, embedder, cache)
+    memories = _make_memories(setting, source)
+    intake = _make_intake(setting, memories)
+    bus, ingest, readings = intake.bus, intake.ingest, intake.readings
+    parameters = WorkerParameters(config.models.concurrency, config.memtree.idle_s, config.memtree.refresh_age_s)
+    worker = Worker(log, memories, model, parameters, clock, report)
+    compactor = Compactor(log, memories, worker, model, embedder, config.eventtree_parameters, cache)
+    forgetter, keeper = _make_forgetting(setting, memories, bus, ingest, readings)
+    history, recall = History(log, config.memory_parameters), config.agpr_parameters
+    planned = compactor.count_planned
+    answerer = Answerer(log.keys, setting.reader, memories, embedder, recall, planned, clock, history, source)
+    # The hashing embedder's vectors rank nothing by default, so nothing is embedded for it.
+    vectors = VectorFiller(memories, embedder, source, report) if recall.cosine_weight else None
+    parts = (bus, intake.shown_url, ingest, worker, answerer, (model, embedder), intake.disk, vectors, readings)
+    status = Status(setting.version, clock, log, memories, *parts, setting.derived)
+    structures, tally = Structures(log, memories), Tally()
+    handlers = make_handlers(
+        Answering(
+            log=log,
+            answerer=answerer,
+            listings=Listings(log, memories),
+            structures=structures,
+            tree_nodes=TreeNodesReader(log, memories),
+            provenance=Provenance(log, memories),
+            corrections=Corrections(log, memories, worker, structures, clock),
+            publisher=Publisher(bus, intake.decoder),
+            forgetter=forgetter,
+            compactor=compactor,
+            dead_letters=DeadLetters(log, intake.decoder, {each.stream: each.decoder for each in readings}),
+            session_events=SessionEvents(log),
+            differences=Differences(log, history),
+            replaying=Replaying(log, memories, clock),
+            status=status,
+            metrics=Metrics(log, status.status, tally),
+            schemas=Schemas(setting.version),
+        )
+    )
+    mode, listen = parse_mode(config.socket.mode), parse_listen(config.metrics.listen)
+    socket = SocketServer(config.socket_path, mode, handlers=handlers, report=report, tally=tally)
+    port = None if listen is None else MetricsListener(listen, handlers, report)
+    taking = (intake.embedded, bus, intake.disk, ingest, readings)
+    doing = (worker, forgetter, keeper, history, vectors)
+    return App(report, log, memories, *taking, *doing, socket, port, AsyncExitStack())
+
+
+@dataclass(frozen=True, slots=True)
+class _Intake:
+    """What takes in what is published."""
+
+    embedded: EmbeddedBus | None
+    url: Callable[[], str]
+    bus: NatsBus
+    decoder: Decoder
+    disk: Disk
+    ingest: Ingest
+    readings: tuple[Reading, ...]
+
+    def shown_url(self) -> str:
+        """The server, for everything that is shown."""
+        return hide_password(self.url())
+
+
+def _make_intake(setting: Setting, memories: Memories) -> _Intake:
+    config, log, report = setting.config, setting.log, setting.report
+    embedded = EmbeddedBus(config.data_dir / EMBEDDED_BUS_FOLDER, report) if config.bus.embedded else None
+
+    def url() -> str:
+        return config.bus.url if embedded is None else embedded.url
+
+    bus = NatsBus(url, config.bus.stream, credentials=config.credentials_path, report=report)
+    room = config.data
+    disk = Disk(log, report, ballast_bytes=room.ballast_mb * MIB, free_min_bytes=room.free_min_mb * MIB)
+    pressure = partial(Backpressure, log, memories, disk, report)
+    decoder = make_decoder(config, log.keys)
+    ingest = Ingest(bus, config.bus.stream, log, memories, decoder, report, backpressure=pressure())
+    readings = build_readings(config, url, memories, report, pressure)
+    return _Intake(embedded, url, bus, decoder, disk, ingest, readings)
+
+
+def _make_memories(setting: Setting, source: VectorSource) -> Memories:
+    config, log, report = setting.config, setting.log, setting.report
+    snapshots = Snapshots(setting.derived, log, config.memory_parameters, fingerprint_of_folding(), report)
+    furnish = source.furnish if config.agpr_parameters.cosine_weight else None
+    room = config.data.memories_mb * MIB
+    return Memories(log, config.memory_parameters, report, bytes_max=room, snapshots=snapshots, furnish=furnish)
+
+
+def _make_forgetting(
+    setting: Setting, memories: Memories, bus: NatsBus, ingest: Ingest, readings: tuple[Reading, ...]
+) -> tuple[Forgetter, TombstoneKeeper]:
+    config, log, report = setting.config, setting.log, setting.report
+    bucket = TombstoneBucket(bus, bucket_name(config.bus.stream))
+    eraser = BusEraser(bus, partial(checkpoints, readings))
+    reached, derived = ingest.reached, setting.derived
+    erasing = Erasing(log, config.data_dir, setting.clock, report, eraser, bucket, reached, ERASE_PAUSE_S, derived)
+    keeper = TombstoneKeeper(log, bus, bucket, report, ours=config.bus.embedded)
+    return Forgetter(erasing, memories), keeper

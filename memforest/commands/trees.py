@@ -1,0 +1,159 @@
+"""`tree` and `units`: the two structures of a memory, to be read on a terminal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from memforest import calls
+from memforest.commands.answer_view import NOBODY
+from memforest.commands.completing import complete_scope, complete_user
+from memforest.commands.options import with_daemon
+from memforest.errors import NotFound
+from memforest.output import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from memforest.client import Client
+    from memforest.output import Screen
+    from memforest.structures import Group, Tree, TreeNode, TreeNodes, Unit
+    from memforest.wire import JsonObject
+
+# A page stays far below an answer's bound.
+_PAGE = 500
+
+
+@click.command()
+@click.argument("user", shell_complete=complete_user)
+@click.argument("scope", required=False, shell_complete=complete_scope)
+@click.option(
+    "--kind", type=click.Choice(["session", "entity", "user"]), help="What SCOPE is, where it is unclear."
+)
+@click.option("--node", metavar="ID", help="Only what is below this node.")
+@click.option("--depth", type=click.IntRange(1, 32), default=2, show_default=True, help="Levels below the root.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=200, show_default=True, help="At most so many nodes."
+)
+@click.option("--ids", is_flag=True, help="Show ids, for `memforest why` and --node; in a pipe they always are.")
+@with_daemon
+def tree(
+    client: Client,
+    screen: Screen,
+    user: str,
+    scope: str | None,
+    kind: str | None,
+    node: str | None,
+    depth: int,
+    limit: int,
+    ids: bool,
+) -> None:
+    """Show the tree of SCOPE of USER from its root downwards; without SCOPE, list the trees there are.
+
+    SCOPE is a session, the label of an entity, or `user` for all that is known of USER.
+    """
+    if scope is None and kind is None:
+        try:
+            screen.answer(client, calls.trees(user, limit=1000), lambda found: _show_trees(screen, found))
+        except NotFound:
+            _show_nobody(screen, {"trees": []})
+        return
+    call = calls.tree(user, scope, kind, node=node, depth=depth, limit=limit)
+
+    def show(found: TreeNodes) -> None:
+        for level, one in _walk(found.root):
+            screen.row(level, _cells(one, ids=ids or not screen.is_terminal))
+        if found.left_off:
+            screen.note(
+                f"{found.left_off} leaves are further down: --depth, --limit, or --node with an id of --ids."
+            )
+        if found.dirty:
+            screen.note(f"{found.dirty} of its nodes wait for a summary.")
+
+    screen.answer(client, call, show)
+
+
+def _show_nobody(screen: Screen, nothing: JsonObject) -> None:
+    """As `query` answers it: of whom nothing is known there is nothing to list."""
+    if screen.as_json:
+        screen.json(nothing)
+    screen.note(NOBODY)
+
+
+def _show_trees(screen: Screen, found: tuple[Tree, ...]) -> None:
+    screen.table(
+        ("scope", "kind", "leaves", "height", "nodes", "dirty", "what it says"),
+        (
+            (one.scope, one.kind, one.leaves, one.height, one.nodes, int(one.dirty), _first_line(one.root_text))
+            for one in found
+        ),
+        empty="No tree yet: nothing of this user is remembered.",
+    )
+
+
+def _first_line(text: str | None) -> str | None:
+    return None if text is None else " / ".join(text.split("\n"))
+
+
+def _walk(node: TreeNode, depth: int = 0) -> Iterator[tuple[int, TreeNode]]:
+    yield depth, node
+    for child in node.children or ():
+        yield from _walk(child, depth + 1)
+
+
+def _cells(node: TreeNode, *, ids: bool) -> tuple[object, ...]:
+    """Interval, what it is, and text."""
+    start, end = (shown(at, people=True)[:10] for at in (node.time_start, node.time_end))
+    days = start if start == end else f"{start} to {end}"
+    if node.kind == "node":
+        what = (
+            f"{node.leaves} leaves"
+            if node.state in ("summarised", "concatenated")
+            else f"{node.leaves} leaves, {node.state}"
+        )
+    else:
+        turns = ", ".join(
+            "/".join(filter(None, (source.session_id, source.turn_id))) for source in node.sources or ()
+        )
+        what = f"{node.kind} of {turns}" if turns else node.kind
+    gone = "(words erased)" if node.state in ("leaf", "summarised", "concatenated") else "(no summary yet)"
+    text = " / ".join((node.text or gone).split("\n"))
+    return days, f"{node.id} {what}" if ids else what, text
+
+
+@click.command()
+@click.argument("user", shell_complete=complete_user)
+@with_daemon
+def units(client: Client, screen: Screen, user: str) -> None:
+    """List the EventTree units of USER with the groups that stand for their members in answers."""
+    call = calls.units(user, limit=_PAGE)
+    found: list[tuple[Unit, list[Group]]] = []
+    raw: JsonObject = {"units": [], "groups": []}
+    while True:
+        try:
+            result = client.request(call.method, call.params, repeatable=True)
+        except NotFound:
+            _show_nobody(screen, raw)
+            return
+        page = call.read(result)
+        for name, rows in raw.items():
+            rows += result[name]
+        found += [(unit, [group for group in page.groups if group.unit == unit.id]) for unit in page.units]
+        # A cursor that stands still would ask for the same page for ever.
+        if page.next is None or not page.units:
+            break
+        call = replace(call, params={**call.params, "after": page.next})
+    if screen.as_json:
+        screen.json(raw)
+        return
+    if not found and screen.is_terminal:
+        screen.line("No units yet; `memforest compact` makes them.")
+    for unit, groups in found:
+        screen.row(0, ("unit", unit.id, f"{unit.facts} facts in {unit.nodes} nodes, {unit.groups} groups", ""))
+        for group in groups:
+            interval = " to ".join(
+                dict.fromkeys(shown(at, people=True)[:10] for at in (group.time_start, group.time_end))
+            )
+            screen.row(1, ("group", group.id, f"{len(group.members)} facts, {interval}", group.text))

@@ -1,0 +1,57 @@
+"""Whom a question names, and which facts name them, too: entity scopes as a second step of recall.
+
+Two people talk in nearly every chunk, so their names tell chunks apart badly; a fact says who it is about.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from projections.recall.filters import entity_mark
+from projections.recall.tokens import STOP_WORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from projections.recall.nodes import NodeSet
+
+# Words of a name, and words of a question that are looked at: a question may be a whole page.
+NAME_WORDS_MAX: Final = 3
+QUESTION_WORDS_MAX: Final = 64
+
+_WORD: Final = re.compile(r"\w[\w.+#&-]*(?:['’](?!s\b)\w+)*", re.UNICODE)
+
+
+def named_shares(nodes: NodeSet, question: str) -> NDArray[np.float32] | None:
+    """The share of the entities in a question that each row names, shape (size,); None when it names none."""
+    named = [nodes.marks.rows(mark) for mark in _marks(nodes, question) if mark in nodes.marks]
+    if not named:
+        return None
+    shares = np.zeros(nodes.size, dtype=np.float32)
+    if len(named) == 1:
+        shares[named[0]] = 1
+        return shares
+    for rows in named:
+        shares[rows] += np.float32(1)
+    shares /= np.float32(len(named))
+    return shares
+
+
+def _marks(nodes: NodeSet, question: str) -> set[int]:
+    """The marks of everything in a question that might be a name."""
+    return {nodes.mark(*entity_mark(phrase)) for phrase in _phrases(question)}
+
+
+def _phrases(question: str) -> Iterator[str]:
+    """Words of a question, and two and three neighbours; none begins or ends with a function word."""
+    words = [word.rstrip(".&-") for word in _WORD.findall(question)[:QUESTION_WORDS_MAX]]
+    starts = [start for start, word in enumerate(words) if word.lower() not in STOP_WORDS]
+    for length in range(1, NAME_WORDS_MAX + 1):
+        for start in starts:
+            if start + length <= len(words) and words[start + length - 1].lower() not in STOP_WORDS:
+                yield " ".join(words[start : start + length])

@@ -1,0 +1,320 @@
+"""The rows of a node set: what is known of each node, in columns, and which chunks stand side by side."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from events.envelope import REFERENCE_BYTES, Reference
+from events.memory import Pointer
+from events.time import Instant
+from projections.recall.columns import Columns, Shared
+from projections.texts import FactText, TextRef, TurnsText, WrittenText
+
+
+class NodeKind(StrEnum):
+    """What a node is, as an answer says it."""
+
+    CHUNK = "chunk"
+    FACT = "fact"
+    GROUP = "group"
+
+
+class SearchNode(msgspec.Struct, frozen=True, gc=False):
+    """One row: where its text stands, which turns it carries, when they were said and what time it is about.
+
+    A struct, because an answer makes dozens of them, five times faster than dataclasses.
+    """
+
+    id: bytes
+    kind: NodeKind
+    ref: TextRef
+    turns: tuple[int, ...]
+    sessions: frozenset[Reference]
+    said_at: Instant
+    time_start: Instant
+    time_end: Instant
+    length: int
+    stated: bool = False  # a person had a say in it; it is shown though its turns are
+
+
+class Outline(msgspec.Struct, frozen=True, gc=False):
+    """What of a node decides whether an answer shows it."""
+
+    id: bytes
+    turns: tuple[int, ...]
+    said_at: Instant
+    length: int
+    stated: bool
+
+
+KINDS: Final = tuple(NodeKind)
+KIND_CODE: Final = {kind: code for code, kind in enumerate(KINDS)}
+_OF_TURNS, _OF_FACT, _WRITTEN = range(3)
+
+_COLUMNS: Final = {
+    "said_at": "i8",
+    "time_start": "i8",
+    "time_end": "i8",
+    "ref_seq": "i8",
+    # Of texts made of turns: how many of the numbers kept in `turns` are the node's own.
+    "ref_n": "i4",
+    "length": "i4",
+    "previous": "i4",
+    "next": "i4",
+    "sessions": "i4",
+    "kind": "u1",
+    "ref_kind": "u1",
+    "stated": "?",
+    "live": "?",
+    "id": f"S{REFERENCE_BYTES}",
+}
+
+# What a node is read from besides its id and turns, in the order of `NodeRows._read`.
+_READ: Final = (
+    "kind",
+    "ref_kind",
+    "ref_seq",
+    "ref_n",
+    "sessions",
+    "said_at",
+    "time_start",
+    "time_end",
+    "length",
+    "stated",
+)
+
+
+class RowsState(msgspec.Struct, frozen=True, array_like=True):
+    """Rows as bytes of arrays, session references and ids."""
+
+    columns: dict[str, bytes]
+    turns: list[bytes]
+    session_sets: list[list[Reference] | None]
+    session_sets_free: list[int]
+    free: list[int]
+    last_chunk: dict[Reference, int]
+
+
+class NodeRows:
+    """Nodes by row. A row that became free is used again, the last one first."""
+
+    def __init__(self) -> None:
+        self.row_of: dict[bytes, int] = {}
+        self.columns = Columns(_COLUMNS)
+        self.session_sets: Shared[frozenset[Reference]] = Shared()
+        self._turns: list[bytes] = []
+        self._free: list[int] = []
+        self._last_chunk: dict[Reference, int] = {}
+        # None after a change:
+        self._live: NDArray[np.intp] | None = None
+        self._links: tuple[NDArray[np.intp], NDArray[np.intp]] | None = None
+
+    def add(self, node: SearchNode) -> int:
+        """Give a node a row. ValueError if one of its id has one."""
+        if node.id in self.row_of or len(node.id) != REFERENCE_BYTES:
+            raise ValueError("a node of this id is here already, or the id has not 16 bytes")
+        row = self._free.pop() if self._free else self.columns.append()
+        if row == len(self._turns):
+            self._turns.append(b"")
+        self.row_of[node.id] = row
+        self._live = self._links = None
+        self._write(row, node)
+        for name in ("previous", "next"):
+            self.columns.set(name, row, -1)
+        if node.kind is NodeKind.CHUNK:
+            self._link(row, node)
+        return row
+
+    def replace(self, row: int, node: SearchNode) -> None:
+        """Another node of the same id and kind in a row."""
+        self.session_sets.give_back(int(self.columns["sessions"][row]))
+        self._write(row, node)
+
+    def remove(self, row: int) -> None:
+        """Empty a row."""
+        (node,) = self.nodes((row,))
+        if node.kind is NodeKind.CHUNK:
+            self._unlink(row, node)
+        del self.row_of[node.id]
+        self._live = self._links = None
+        self.session_sets.give_back(int(self.columns["sessions"][row]))
+        self._turns[row] = b""
+        for name in _COLUMNS:
+            self.columns.set(name, row, b"" if name == "id" else 0)
+        for name in ("previous", "next"):
+            self.columns.set(name, row, -1)
+        self._free.append(row)
+
+    def nodes(self, rows: Iterable[int]) -> list[SearchNode]:
+        """The nodes of live rows, in their order. KeyError if a row is not live."""
+        listed = np.array(list(rows), dtype=np.intp)
+        if not self.columns["live"][listed].all():
+            raise KeyError("a row holds no node")
+        turns = [self._turns[row] for row in listed.tolist()]
+        columns = [self.columns[name][listed].tolist() for name in _READ]
+        return list(map(self._read, self._ids(listed), turns, *columns))
+
+    def outlines(self, rows: NDArray[np.intp]) -> list[Outline]:
+        """The outlines of live rows, in their order."""
+        kept = [self._turns[row] for row in rows.tolist()]
+        ref_kinds, ref_ns, *shown = (
+            self.columns[name][rows].tolist() for name in ("ref_kind", "ref_n", "said_at", "length", "stated")
+        )
+        turns = [
+            _numbers(each)[:ref_n] if ref_kind == _OF_TURNS else _numbers(each)
+            for each, ref_kind, ref_n in zip(kept, ref_kinds, ref_ns, strict=True)
+        ]
+        return list(map(Outline, self._ids(rows), turns, *shown))
+
+    def _ids(self, rows: NDArray[np.intp]) -> list[bytes]:
+        """Cut from one piece: by themselves numpy's bytes lose the zeros at their ends."""
+        together = self.columns["id"][rows].tobytes()
+        return [together[start : start + REFERENCE_BYTES] for start in range(0, len(together), REFERENCE_BYTES)]
+
+    def live(self, hidden: frozenset[Reference]) -> NDArray[np.intp]:
+        """The rows that hold a node, without those of a session in `hidden`; ascending."""
+        if self._live is None:
+            self._live = np.flatnonzero(self.columns["live"])
+            self._live.flags.writeable = False
+        return self._live[self.shown(self._live, hidden)] if hidden and self._live.size else self._live
+
+    def links(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Each row of a chunk that has a next one in its session, ascending, and the row of that one."""
+        if self._links is None:
+            before = np.flatnonzero(self.columns["next"] >= 0)
+            self._links = before, self.columns["next"][before].astype(np.intp)
+        return self._links
+
+    def shown(self, rows: NDArray[np.intp], hidden: frozenset[Reference]) -> NDArray[np.bool_]:
+        """Whether each of these rows is from no session in `hidden`."""
+        shown = np.array([not (each and each & hidden) for each in self.session_sets.values], dtype=np.bool_)
+        allowed: NDArray[np.bool_] = shown[self.columns["sessions"][rows]]
+        return allowed
+
+    def first_sessions(self) -> NDArray[np.int32]:
+        """For each row the number of one session of its node: of several the one with the smallest reference."""
+        sets = self.session_sets
+        numbers = [
+            sets.find(frozenset((min(each),)), number) if each and len(each) > 1 else number
+            for number, each in enumerate(sets.values)
+        ]
+        return np.array(numbers, dtype=np.int32)[self.columns["sessions"]] if numbers else self.columns["sessions"]
+
+    @property
+    def size_bytes(self) -> int:
+        """About what the rows take."""
+        return self.columns.size_bytes + 210 * self.columns.size + 300 * len(self.session_sets.values)
+
+    def freeze(self) -> RowsState:
+        """All of it."""
+        sets = [None if each is None else sorted(each) for each in self.session_sets.values]
+        return RowsState(
+            self.columns.freeze(),
+            list(self._turns),
+            sets,
+            list(self.session_sets.free),
+            list(self._free),
+            dict(self._last_chunk),
+        )
+
+    @classmethod
+    def thaw(cls, state: RowsState) -> NodeRows:
+        """What `freeze` gave."""
+        rows = cls()
+        rows.columns.thaw(state.columns)
+        live = np.flatnonzero(rows.columns["live"])
+        rows.session_sets.thaw(
+            (None if each is None else frozenset(each) for each in state.session_sets),
+            state.session_sets_free,
+            rows.columns["sessions"][live],
+        )
+        ids = state.columns["id"]
+        rows.row_of = {ids[REFERENCE_BYTES * row : REFERENCE_BYTES * (row + 1)]: row for row in live.tolist()}
+        rows._turns, rows._free = list(state.turns), list(state.free)
+        rows._last_chunk = dict(state.last_chunk)
+        return rows
+
+    def _write(self, row: int, node: SearchNode) -> None:
+        ref_kind, seq, n, turns = _OF_TURNS, 0, len(node.turns), node.turns
+        match node.ref:
+            case TurnsText(turns=own):
+                turns = turns if own == turns else turns + own
+            case FactText(occurrence=Pointer(seq=seq, n=n)):
+                ref_kind = _OF_FACT
+            case WrittenText(seq=seq):
+                ref_kind = _WRITTEN
+        self._turns[row] = array("q", turns).tobytes()
+        values: dict[str, object] = {
+            "said_at": node.said_at,
+            "time_start": node.time_start,
+            "time_end": node.time_end,
+            "ref_seq": seq,
+            "ref_n": n,
+            "length": node.length,
+            "sessions": self.session_sets.take(node.sessions),
+            "kind": KIND_CODE[node.kind],
+            "ref_kind": ref_kind,
+            "stated": node.stated,
+            "live": True,
+            "id": node.id,
+        }
+        for name, value in values.items():
+            self.columns.set(name, row, value)
+
+    def _read(
+        self,
+        node_id: bytes,
+        numbers: bytes,
+        kind: int,
+        ref_kind: int,
+        ref_seq: int,
+        ref_n: int,
+        sessions: int,
+        said_at: Instant,
+        time_start: Instant,
+        time_end: Instant,
+        length: int,
+        stated: bool,
+    ) -> SearchNode:
+        ref: TextRef
+        turns = _numbers(numbers)
+        if ref_kind == _OF_TURNS:
+            turns, others = turns[:ref_n], turns[ref_n:]
+            ref = TurnsText(others or turns)
+        else:
+            ref = FactText(Pointer(ref_seq, ref_n)) if ref_kind == _OF_FACT else WrittenText(ref_seq)
+        held = self.session_sets[sessions]
+        return SearchNode(node_id, KINDS[kind], ref, turns, held, said_at, time_start, time_end, length, stated)
+
+    def _link(self, row: int, node: SearchNode) -> None:
+        (session,) = node.sessions
+        before = self._last_chunk.get(session, -1)
+        self.columns.set("previous", row, before)
+        if before >= 0:
+            self.columns.set("next", before, row)
+        self._last_chunk[session] = row
+
+    def _unlink(self, row: int, node: SearchNode) -> None:
+        (session,) = node.sessions
+        before, behind = int(self.columns["previous"][row]), int(self.columns["next"][row])
+        if before >= 0:
+            self.columns.set("next", before, behind)
+        if behind >= 0:
+            self.columns.set("previous", behind, before)
+        if self._last_chunk[session] == row:
+            if before >= 0:
+                self._last_chunk[session] = before
+            else:
+                del self._last_chunk[session]
+
+
+def _numbers(kept: bytes) -> tuple[int, ...]:
+    return struct.unpack(f"{len(kept) // 8}q", kept)

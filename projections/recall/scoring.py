@@ -1,0 +1,244 @@
+"""s of Eq. 10 for a whole node set, and its leading rows: one scan of int8 codes, then exact scores for a few.
+
+Pure functions over a View, in any thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from projections.recall.agpr import AgprParameters, top_rows
+from projections.recall.graph import propose_cosines
+from projections.recall.lexical import add_up
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from projections.recall.graph import Graph
+    from projections.recall.slab import Quantised, SlabPicture
+
+    Column = NDArray[np.float64]
+    Rows = NDArray[np.intp]
+    Hits = tuple[Rows, Column]
+
+# Rows scored exactly for each that is asked for, at most; hundreds may be level.
+_ROWS_PER_ANSWER_MAX: Final = 4
+# Rows of the matrix whose columns' maxima tell how high the leading scores are.
+_HEIGHT: Final = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """A node set as it stood, and a query as its vectors are compared with; nothing in it changes any more.
+
+    The ids were lent (`Columns.lend`) and the slab pictured (`SlabPicture`): both write elsewhere from then on, so
+    a row that is emptied and used again meanwhile is here what it was.
+    """
+
+    # Each chunk that has a next one in its session, and that one.
+    before: Rows
+    after: Rows
+    ids: NDArray[np.bytes_]
+    slab: SlabPicture | None
+    query: Quantised | None
+    # When vectors are very many: what proposes some of them, and the rows that it does not know as they are.
+    graph: Graph | None
+    changed: Rows
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return len(self.ids)
+
+    def scan(self, lexical: Column, count: int) -> NDArray[np.float32] | None:
+        """The approximate cosine of every row with the query; None without a query or without vectors.
+
+        With a graph, of those that have a chance to be among the best `count`.
+        """
+        if self.query is None or self.slab is None:
+            return None
+        if self.graph is None:
+            return self.slab.scan(self.query)
+        return propose_cosines(self.graph, self.slab, self.changed, self.query, lexical, count)
+
+    def error(self) -> float:
+        """How far these are off."""
+        return 0.0 if self.query is None or self.slab is None else self.slab.error(self.query)
+
+    def cosines(self, rows: Rows) -> Column | None:
+        """The exact cosines of rows with the query; None without a query."""
+        if self.query is None:
+            return None
+        return np.zeros(len(rows)) if self.slab is None else self.slab.cosines(rows, self.query)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Context:
+    """What speaks for rows besides their own words and vectors, and those of their neighbours.
+
+    `sessions`: what each session adds, by its number in `session_of`; `named`: by what share each row's score
+    grows for whom it names.
+    """
+
+    session_of: NDArray[np.intp]
+    sessions: Column
+    named: NDArray[np.float32] | None
+
+    @property
+    def gain(self) -> float:
+        """The most that a score is multiplied by."""
+        return 1.0 if self.named is None else 1 + float(self.named.max())
+
+    def speak(self, scores: NDArray[np.floating[Any]], rows: Rows | None = None) -> NDArray[np.floating[Any]]:
+        """The scores of these rows (None: of all) with that; the array itself may be changed."""
+        session_of = self.session_of if rows is None else self.session_of[rows]
+        scores += self.sessions.astype(scores.dtype).take(session_of)
+        if self.named is not None:
+            scores *= 1 + (self.named if rows is None else self.named[rows])
+        return scores
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leading:
+    """The leading rows by s, best first, and what they scored: `fused`, and `smoothed` (s) with all around."""
+
+    rows: Rows
+    lexical: Column
+    cosine: Column | None
+    fused: Column
+    smoothed: Column
+
+    def take(self, places: Rows) -> Leading:
+        """Some of them."""
+        cosine = None if self.cosine is None else self.cosine[places]
+        return Leading(self.rows[places], self.lexical[places], cosine, self.fused[places], self.smoothed[places])
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """Stretches low .. high to 0 .. weight; what is all one value says nothing and becomes 0."""
+
+    low: float
+    high: float
+    factor: float
+
+    @classmethod
+    def over(cls, values: NDArray[np.floating[Any]], weight: float) -> _Scale:
+        low, high = float(values.min()), float(values.max())
+        return cls(low, high, weight / (high - low) if high > low else 0.0)
+
+    def apply(self, values: Column) -> Column:
+        return (values - self.low) * self.factor
+
+
+def lead(
+    view: View, hits: Hits, rows: Rows, parameters: AgprParameters, count: int, context: Context | None = None
+) -> Leading:
+    """The `count` best of `rows` (ascending) by s; all of them when there are fewer.
+
+    Both columns are stretched over `rows`. A neighbour that may not answer itself still speaks for the one
+    beside it, with no more than the best and no less than the worst of them. With vectors, more rows
+    are taken by approximate cosines, and then their own exact ones decide. What is approximate is made of whole
+    numbers, too, and is the same on every machine.
+    """
+    lexical = add_up(*hits, view.size)
+    if not rows.size:
+        return Leading(rows, np.empty(0), None if view.query is None else np.empty(0), np.empty(0), np.empty(0))
+    own = slice(None) if rows.size == view.size else rows
+    scan = view.scan(lexical, count) if parameters.cosine_weight else None
+    words = _Scale.over(lexical[own], 1.0 if scan is None else 1 - parameters.cosine_weight)
+    meaning = None
+    if scan is None:
+        everywhere = rows.size == view.size
+        fused: NDArray[np.floating[Any]] = words.apply(
+            lexical if everywhere else np.clip(lexical, words.low, words.high)
+        )
+    else:
+        meaning = _Scale.over(_known(scan[own]), parameters.cosine_weight)
+        fused = _fuse_roughly(lexical, words, scan, meaning, everywhere=rows.size == view.size)
+    beside = _speak_beside(fused, view, parameters.smoothing) if parameters.smoothing else None
+    smoothed = fused if beside is None else fused + beside
+    if context is not None:
+        smoothed = context.speak(smoothed.copy() if beside is None else smoothed)
+    if meaning is None:
+        near = rows[top_rows(smoothed[own].astype(np.float64, copy=False), count, view.ids[own])]
+    else:
+        # A row that is less than this behind may turn out to be before.
+        margin = view.error() * meaning.factor * (1.0 if context is None else context.gain)
+        near = rows[_near(smoothed[own], count, margin, view.ids[own])]
+    cosine, fused = _score_exactly(view, lexical[near], near, words, meaning)
+    smoothed = fused.copy() if beside is None else fused + beside[near]
+    if context is not None:
+        smoothed = context.speak(smoothed, near).astype(np.float64, copy=False)
+    scored = Leading(near, lexical[near], cosine, fused, smoothed)
+    return scored.take(top_rows(smoothed, count, view.ids[near]))
+
+
+def _known(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Without the zeros of rows that have no vector yet.
+
+    Some models give 0.7 to 0.9 to everything; beside a zero all of that would be the same (two points of R@10).
+    """
+    if cosines.min() != 0:
+        return cosines
+    known = cosines[cosines != 0]
+    return known if known.size else cosines
+
+
+def _fuse_roughly(
+    lexical: Column, words: _Scale, cosines: NDArray[np.float32], meaning: _Scale, *, everywhere: bool
+) -> NDArray[np.float32]:
+    """Both columns stretched and added, in float32, in place of the cosines; nearly what `_score_exactly` says."""
+    if not everywhere:
+        lexical = np.clip(lexical, words.low, words.high)
+    np.clip(cosines, meaning.low, meaning.high, out=cosines)
+    cosines *= np.float32(meaning.factor)
+    shares = np.multiply(lexical, words.factor, dtype=np.float32, casting="same_kind")
+    shares += np.float32(-words.low * words.factor - meaning.low * meaning.factor)
+    cosines += shares
+    return cosines
+
+
+def _speak_beside(fused: NDArray[np.floating[Any]], view: View, weight: float) -> NDArray[np.floating[Any]]:
+    """`weight` times what the chunks before and after each row have."""
+    beside = np.zeros_like(fused)
+    beside[view.before] = fused[view.after]
+    beside[view.after] += fused[view.before]
+    beside *= fused.dtype.type(weight)
+    return beside
+
+
+def _score_exactly(
+    view: View, lexical: Column, rows: Rows, words: _Scale, meaning: _Scale | None
+) -> tuple[Column | None, Column]:
+    """The cosines of a few rows with their own words' scores, and both together."""
+    cosines = view.cosines(rows)
+    fused = words.apply(np.clip(lexical, words.low, words.high))
+    if cosines is not None and meaning is not None:
+        # The scale was taken from rough cosines; the best rows may lie a little above it, and keep that.
+        fused += meaning.apply(np.maximum(cosines, meaning.low))
+    return cosines, fused
+
+
+def _near(scores: NDArray[np.floating[Any]], count: int, margin: float, ties: NDArray[np.bytes_]) -> Rows:
+    """Places of the `count` best and of those at most `margin` behind the last of them, in no order.
+
+    Bounded: of very many that are level, those with the smaller ties.
+    """
+    if scores.size <= count:
+        return np.arange(scores.size)
+    # The maxima of enough columns: at least `count` scores reach the count-th of them (performance.md 1b).
+    width = scores.size // _HEIGHT
+    leaders = scores[: _HEIGHT * width].reshape(_HEIGHT, width).max(axis=0) if width >= count else scores
+    near: Rows = np.flatnonzero(
+        scores >= np.partition(leaders, leaders.size - count)[leaders.size - count] - margin
+    )
+    values = scores[near]
+    near = near[values >= np.partition(values, near.size - count)[near.size - count] - margin]
+    most = _ROWS_PER_ANSWER_MAX * count
+    if near.size > most:
+        near = near[np.lexsort((ties[near], -scores[near]))[:most]]
+    return near

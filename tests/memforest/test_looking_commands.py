@@ -1,0 +1,312 @@
+"""`why`, `tree`, `units` and `status`: what a memory is made of, for people and for pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from memforest import AsyncClient, Client, NotFound
+from memforest.cli import cli
+from memforest.commands.status import readable_size, readable_time
+from tests.memforest.fake_daemon import FakeDaemon, JsonObject, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+AT = "2024-07-01T09:00:00Z"
+LATER = "2024-07-03T09:00:00Z"
+TURN = {
+    "user_seq": 1,
+    "session_id": "s1",
+    "turn_id": "m-1",
+    "said_at": AT,
+    "words": "kept",
+    "text": "Alice: I live\nin Miami.",
+    "bus": {"stream": "MEMFOREST", "seq": 41},
+}
+GONE = TURN | {"user_seq": 3, "session_id": None, "turn_id": None, "words": "erased", "text": None, "bus": None}
+READING = {
+    "how": "extracted",
+    "model": "m",
+    "user_seq": 5,
+    "at": LATER,
+    "words": "kept",
+    "text": "Alice lives in Miami.",
+}
+FACT = {
+    "id": "f1",
+    "words": "kept",
+    "text": "Alice lives in Miami.",
+    "said_at": AT,
+    "time_start": AT,
+    "time_end": LATER,
+    "pinned": True,
+    "group": "g1",
+    "readings": [
+        READING | {"turns": [TURN]},
+        READING | {"how": "corrected", "model": None, "text": "Miami!", "turns": [GONE]},
+    ],
+}
+WHY: JsonObject = {
+    "id": "f1",
+    "kind": "fact",
+    "words": "kept",
+    "text": FACT["text"],
+    "facts": [FACT],
+    "left_off": 0,
+}
+
+
+def a_node(name: str, **more: Any) -> JsonObject:
+    node = {"id": name, "kind": "node", "level": 1, "state": "summarised", "time_start": AT, "time_end": LATER}
+    return {**node, "leaves": 2, "text": f"Text of {name}.", "sources": None, "children": None, **more}
+
+
+LEAF = a_node(
+    "c1",
+    kind="chunk",
+    level=0,
+    state="leaf",
+    leaves=1,
+    time_end=AT,
+    sources=[{"session_id": "s1", "turn_id": "m-1"}],
+)
+TREE: JsonObject = {
+    "id": "t1",
+    "scope": "s1",
+    "kind": "session",
+    "leaves": 4,
+    "height": 2,
+    "dirty": 1,
+    "left_off": 2,
+    "root": a_node("top", children=[LEAF, a_node("low", state="dirty", text=None)]),
+}
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
+    with FakeDaemon(tmp_path / "d.sock") as running:
+        yield running
+
+
+def run(daemon: FakeDaemon, *arguments: object) -> Result:
+    return CliRunner().invoke(cli, [*map(str, arguments), "--socket", str(daemon.path)])
+
+
+def on_terminal(daemon: FakeDaemon, *arguments: str) -> str:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "memforest.cli", *arguments, "--socket", str(daemon.path)]
+    environ = {**os.environ, "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "100"}
+    done = subprocess.run(command, stdout=theirs, stderr=theirs, env=environ, timeout=30, check=False)
+    os.close(theirs)
+    shown = os.read(ours, 100_000).decode().replace("\r\n", "\n")
+    os.close(ours)
+
+    assert done.returncode == 0, shown
+    return "\n".join(line.rstrip() for line in shown.splitlines())
+
+
+def test_why_in_a_pipe_is_a_line_each_with_its_depth(daemon: FakeDaemon) -> None:
+    daemon.answers["why"] = lambda _: WHY
+    result = run(daemon, "why", "alice", "f1")
+
+    assert result.stdout.splitlines() == [
+        f"0\tfact\t{AT}/{LATER}\tf1 in group g1 pinned\tAlice lives in Miami.",
+        f"1\textracted\t{LATER}\tby m, event 5\t",
+        f"2\tturn\t{AT}\ts1/m-1 event 1, message 41 of MEMFOREST\tAlice: I live in Miami.",
+        f"1\tcorrected\t{LATER}\tevent 5\tMiami!",
+        f"2\tturn\t{AT}\tevent 3, not from the bus\t(words erased)",
+    ]
+    assert daemon.requests == [("why", {"user_id": "alice", "memory_id": "f1"})]
+    assert json.loads(run(daemon, "why", "alice", "f1", "--json").stdout) == WHY
+
+
+def test_why_of_a_summary_names_who_wrote_it_and_what_is_left_off(daemon: FakeDaemon) -> None:
+    daemon.answers["why"] = lambda _: {
+        "id": "n1",
+        "kind": "summary",
+        "words": "erased",
+        "text": None,
+        "written": {"model": None, "user_seq": 9, "at": LATER},
+        "scopes": ["s1"],
+        "facts": [],
+        "turns": [TURN],
+        "left_off": 7,
+    }
+    result = run(daemon, "why", "alice", "n1")
+
+    assert result.stdout.splitlines()[0] == f"0\tsummary\t{LATER}\ts1 by (words erased), event 9\t(words erased)"
+    assert "7 more" in result.stderr
+
+
+def test_why_reads_well_on_a_terminal(daemon: FakeDaemon) -> None:
+    daemon.answers["why"] = lambda _: WHY | {"facts": [FACT | {"text": "Red \x1b[31mMiami."}]}
+    shown = on_terminal(daemon, "why", "alice", "f1").splitlines()
+
+    assert shown[:2] == [
+        "fact · 2024-07-01 09:00 to 2024-07-03 09:00 · f1 in group g1 pinned",
+        "  Red \ufffd[31mMiami.",
+    ]
+    assert "    turn · 2024-07-01 09:00 · s1/m-1 event 1, message 41 of MEMFOREST" in shown
+
+
+def test_a_memory_that_nobody_knows_is_a_sentence_for_people_and_an_object_for_programs(
+    daemon: FakeDaemon,
+) -> None:
+    def refuse(_: JsonObject) -> JsonObject:
+        raise Refusal("not_found", "There is no memory of this id.", -32001)
+
+    daemon.answers["why"] = refuse
+    people, program = run(daemon, "why", "alice", "f9"), run(daemon, "why", "alice", "f9", "--json")
+
+    assert (people.exit_code, people.stderr) == (1, "Error: There is no memory of this id.\n")
+    assert (program.exit_code, program.stdout) == (1, "")
+    assert json.loads(program.stderr) == {
+        "error": {"code": "not_found", "message": "There is no memory of this id."}
+    }
+
+
+def test_a_tree_is_shown_from_its_root_with_ids_in_a_pipe(daemon: FakeDaemon) -> None:
+    daemon.answers["trees.get"] = lambda _: TREE
+    result = run(daemon, "tree", "alice", "s1", "--depth", 3)
+
+    assert result.stdout.splitlines() == [
+        "0\t2024-07-01 to 2024-07-03\ttop 2 leaves\tText of top.",
+        "1\t2024-07-01\tc1 chunk of s1/m-1\tText of c1.",
+        "1\t2024-07-01 to 2024-07-03\tlow 2 leaves, dirty\t(no summary yet)",
+    ]
+    assert daemon.requests == [("trees.get", {"user_id": "alice", "scope": "s1", "depth": 3, "limit": 200})]
+    assert "2 leaves are further down" in result.stderr
+    shown = on_terminal(daemon, "tree", "alice", "s1")
+    assert "2024-07-01 · chunk of s1/m-1\n    Text of c1." in shown
+
+
+def test_without_a_scope_the_trees_are_listed(daemon: FakeDaemon) -> None:
+    row = {
+        "scope": "bob",
+        "kind": "entity",
+        "leaves": 9,
+        "height": 1,
+        "nodes": 1,
+        "dirty": 0,
+        "root_text": "He\nsaid.",
+    }
+    daemon.answers["trees.list"] = lambda _: {"trees": [row]}
+
+    assert run(daemon, "tree", "alice").stdout == "bob\tentity\t9\t1\t1\t0\tHe / said.\n"
+
+
+def test_units_are_fetched_page_by_page_each_with_its_groups(daemon: FakeDaemon) -> None:
+    def unit(name: str) -> JsonObject:
+        group = {"id": f"g{name}", "unit": name, "text": f"Of {name}.", "members": ["f1", "f2"], "time_start": AT}
+        return {
+            "units": [{"id": name, "nodes": 2, "facts": 3, "groups": 1}],
+            "groups": [group | {"time_end": LATER}],
+            "next": None if name == "u2" else name,
+        }
+
+    daemon.answers["units.list"] = lambda params: unit("u2" if "after" in params else "u1")
+    result = run(daemon, "units", "alice")
+
+    assert result.stdout.splitlines() == [
+        "0\tunit\tu1\t3 facts in 2 nodes, 1 groups\t",
+        "1\tgroup\tgu1\t2 facts, 2024-07-01 to 2024-07-03\tOf u1.",
+        "0\tunit\tu2\t3 facts in 2 nodes, 1 groups\t",
+        "1\tgroup\tgu2\t2 facts, 2024-07-01 to 2024-07-03\tOf u2.",
+    ]
+    assert len(json.loads(run(daemon, "units", "alice", "--json").stdout)["groups"]) == 2
+
+
+@pytest.mark.parametrize("command", ["facts", "tree", "units"])
+def test_of_whom_nothing_is_known_there_is_nothing_to_list(daemon: FakeDaemon, command: str) -> None:
+    def refuse(_: JsonObject) -> JsonObject:
+        raise Refusal("not_found", "There is no user of this id; `users.list` names those there are.", -32001)
+
+    daemon.answers |= {"facts.list": refuse, "trees.list": refuse, "units.list": refuse}
+    result = run(daemon, command, "ghost")
+
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "Nothing is known of this user.\n")
+    assert all(not rows for rows in json.loads(run(daemon, command, "ghost", "--json").stdout).values())
+
+
+def test_status_on_a_terminal_is_a_line_a_part_in_units_that_people_read(daemon: FakeDaemon) -> None:
+    daemon.answers["status"] = lambda _: {
+        "daemon": {"version": "1.2", "uptime_s": 93_900.5, "memories_bytes": 2048},
+        "health": {"state": "ready", "reasons": {}},
+        "ingest": {"paused": None},
+    }
+    shown = on_terminal(daemon, "status")
+
+    assert shown.splitlines() == [
+        "daemon     version 1.2 · uptime 1 d 2 h 5 min · memories 2 KiB",
+        "health     state ready",
+    ]
+    assert (readable_size(1023), readable_size(1 << 40), readable_time(0.25)) == (
+        "1023 bytes",
+        "1 TiB",
+        "0.25 s",
+    )
+
+
+async def test_both_clients_have_the_new_methods_and_read_their_records(daemon: FakeDaemon) -> None:
+    daemon.answers |= {"why": lambda _: WHY, "trees.get": lambda _: TREE, "units.list": lambda _: {"units": []}}
+    with Client(daemon.path) as client:
+        why, tree = client.why("alice", "f1"), client.tree("alice", "s1")
+    async with AsyncClient(daemon.path) as other:
+        again, below, units = await other.why("alice", "f1"), await other.tree("alice"), await other.units("alice")
+
+    bus = why.facts[0].readings[0].turns[0].bus
+    assert bus is not None
+    assert (bus.seq, why.facts[0].readings[1].turns[0].text) == (41, None)
+    assert (tree.root.children or ())[0].sources == below.root.children[0].sources  # type: ignore[index]
+    assert (why, units.next) == (again, None)
+    assert [params for method, params in daemon.requests if method == "trees.get"] == [
+        {"user_id": "alice", "scope": "s1"},
+        {"user_id": "alice"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "typed"),
+    [
+        ("user_id is empty; say whose memory is asked", "USER is empty; say whose memory is asked"),
+        ("`max_tokens` is at least 1", "--max-tokens is at least 1"),
+        ("k is from 1 to 200", "-k is from 1 to 200"),
+        ("limit is from 1 to 1000", "--limit is from 1 to 1000"),
+        ("time_end is before time_start", "--until is before --from"),
+        ("message 3: user_id is empty", "message 3: user_id is empty"),
+    ],
+)
+def test_errors_name_what_was_typed(daemon: FakeDaemon, sentence: str, typed: str) -> None:
+    def refuse(_: JsonObject) -> JsonObject:
+        raise Refusal("invalid", sentence, -32602)
+
+    daemon.answers["query"] = refuse
+    result = run(daemon, "query", "alice", "Where?")
+
+    assert (result.exit_code, result.stderr) == (1, f"Error: {typed}\n")
+
+
+def test_a_wrong_command_is_json_too_when_that_was_asked_for(daemon: FakeDaemon) -> None:
+    wrong = run(daemon, "facts", "alice", "--limit", "none", "--json")
+    away = CliRunner().invoke(cli, ["users", "--json", "--socket", "/nowhere/d.sock"])
+
+    assert (wrong.exit_code, json.loads(wrong.stderr)["error"]["code"]) == (2, "invalid")
+    assert (away.exit_code, json.loads(away.stderr)["error"]["code"]) == (69, "unavailable")
+
+
+def test_not_found_is_an_exception_of_the_client(daemon: FakeDaemon) -> None:
+    def refuse(_: JsonObject) -> JsonObject:
+        raise Refusal("not_found", "There is no such tree.", -32001)
+
+    daemon.answers["trees.get"] = refuse
+    with Client(daemon.path) as client, pytest.raises(NotFound):
+        client.tree("alice", "s9")

@@ -1,0 +1,92 @@
+"""Marks: rows by what filters ask for, ascending, and nothing of a mark that no row carries."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from projections.recall.keyed import hash_mark, hash_terms
+from projections.recall.marks import MarkIndex
+
+
+def test_rows_of_a_mark_come_ascending_whatever_the_order_they_came_in() -> None:
+    marks = MarkIndex()
+    for row in (5, 1, 9, 3, 1):
+        marks.add(row, [7])
+
+    assert marks.rows(7).tolist() == [1, 3, 5, 9]
+    assert marks.entries == 4
+    assert marks.rows(8).tolist() == []
+
+
+def test_given_rows_do_not_change_with_the_index() -> None:
+    marks = MarkIndex()
+    marks.add(1, [7])
+    rows = marks.rows(7)
+    marks.add(2, [7])
+    marks.remove(1, [7])
+
+    assert rows.tolist() == [1]
+
+
+def test_a_mark_without_rows_is_forgotten() -> None:
+    marks = MarkIndex()
+    marks.add(1, [7, 8])
+    marks.remove(1, [7])
+
+    assert 7 not in marks
+    assert 8 in marks
+    assert len(marks) == 1
+
+
+@pytest.mark.parametrize(("row", "mark"), [(1, 9), (2, 7), (0, 7)])
+def test_a_mark_that_a_row_has_not_cannot_be_taken_off(row: int, mark: int) -> None:
+    marks = MarkIndex()
+    marks.add(1, [7])
+
+    with pytest.raises(KeyError):
+        marks.remove(row, [mark])
+    assert marks.rows(7).tolist() == [1]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_any_history_leaves_what_was_left_and_freezes_to_the_same(seed: int) -> None:
+    print("seed", seed)
+    chance = random.Random(seed)
+    marks, expected = MarkIndex(), dict[int, set[int]]()
+    for _ in range(600):
+        mark, row = chance.randrange(2**64 - 9, 2**64), chance.randrange(40)
+        if row in expected.get(mark, ()):
+            marks.remove(row, [mark])
+            expected[mark].discard(row)
+        else:
+            marks.add(row, [mark])
+            expected.setdefault(mark, set()).add(row)
+    thawed = MarkIndex.thaw(marks.freeze())
+
+    for index in (marks, thawed):
+        assert {mark: set(index.rows(mark).tolist()) for mark in expected} == expected
+        assert index.entries == sum(map(len, expected.values()))
+        assert len(index) == sum(map(bool, expected.values()))
+    assert thawed.freeze() == marks.freeze()
+
+
+def test_a_hash_depends_on_key_kind_and_the_cut_of_its_parts() -> None:
+    hashes = [
+        hash_mark(b"", "role", ("user",)),
+        hash_mark(b"k", "role", ("user",)),
+        hash_mark(b"", "roleuser", ()),
+        hash_mark(b"", "role", ("us", "er")),
+        hash_mark(b"", "role", ("user", "")),
+        *hash_terms(b"", ["user"]),
+        *hash_terms(b"k", ["user"]),
+    ]
+
+    assert len(set(hashes)) == len(hashes)
+    assert hash_mark(b"k", "role", ("user",)) == hashes[1]
+    assert all(0 <= each < 2**64 for each in hashes)
+
+
+def test_half_a_character_is_hashed_like_any_other() -> None:
+    assert len(set(hash_terms(b"", ["\ud800", "\ud801", ""]))) == 3

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from projections.recall.agpr import NO_EMBEDDER
+from projections.recall.answering import RecallRequest, recall
+from projections.recall.lexical import LexicalIndex
+from projections.recall.nodes import NodeKind, NodeSet, SearchNode
+from projections.recall.sessions import make_table, score_sessions
+from projections.texts import TurnsText
+from tests.builders import MONDAY, an_id
+
+DAY_MS = 86_400_000
+
+
+def a_chunk(name: str, *sessions: str, kind: NodeKind = NodeKind.CHUNK, day: int = 0) -> SearchNode:
+    at = MONDAY + day * DAY_MS
+    turn = int.from_bytes(an_id(name)[:4])
+    return SearchNode(
+        an_id(name), kind, TurnsText((turn,)), (turn,), frozenset(map(an_id, sessions)), at, at, at, len(name)
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_session_scores_like_one_text_of_all_its_chunks(seed: int) -> None:
+    """Against BM25 written down a second time, over whole sessions."""
+    print("seed", seed)
+    chance = random.Random(seed)
+    words = [f"word{n}" for n in range(12)]
+    index, texts, sessions = LexicalIndex(), list[list[str]](), list[int]()
+    for row in range(30):
+        texts.append(chance.choices(words, k=chance.randint(1, 9)))
+        sessions.append(chance.randrange(4))
+        index.add(row, texts[row])
+    chunks = [chance.random() < 0.8 for _ in texts]
+    chunks[:4], sessions[:4] = [True] * 4, [0, 1, 2, 3]
+    table = make_table(np.array(sessions, dtype=np.int32), np.array(chunks), index.lengths)
+    asked = sorted(set(chance.sample(words, 3)))
+    scores = score_sessions(table, index.find(asked))
+
+    joined = [
+        [
+            word
+            for text, session, chunk in zip(texts, sessions, chunks, strict=True)
+            if chunk and session == n
+            for word in text
+        ]
+        for n in range(4)
+    ]
+    mean = sum(map(len, joined)) / 4
+    by_hand = np.zeros(4)
+    for word in asked:
+        holders = sum(word in text for text in joined)
+        for n, text in enumerate(joined):
+            count = text.count(word)
+            penalty = 1.2 * (0.25 + 0.75 * len(text) / mean)
+            by_hand[n] += math.log(1 + (4 - holders + 0.5) / (holders + 0.5)) * count / (count + penalty)
+    by_hand = (by_hand - by_hand.min()) / (by_hand.max() - by_hand.min())
+
+    np.testing.assert_allclose(scores, by_hand, atol=1e-12)
+
+
+def test_sessions_that_do_not_differ_say_nothing() -> None:
+    index = LexicalIndex()
+    index.add(0, ["rex"])
+    table = make_table(np.zeros(1, dtype=np.int32), np.ones(1, dtype=np.bool_), index.lengths)
+
+    assert score_sessions(table, index.find(["rex"])).tolist() == [0.0]
+    assert score_sessions(table, index.find(["cat"])).tolist() == [0.0]
+    assert score_sessions(table, index.find([])).tolist() == [0.0]
+
+
+def test_of_two_equal_chunks_the_one_whose_session_is_about_it_comes_first() -> None:
+    nodes = NodeSet()
+    for day, (session, texts) in enumerate(
+        [("elsewhere", ["A trip.", "Rain again."]), ("trip", ["A trip.", "The boat.", "Rome by boat."])]
+    ):
+        for text in texts:
+            nodes.add(a_chunk(f"{session} {text}", session, day=10 * day), text)
+    found = recall(nodes, RecallRequest("the trip to Rome", 4, NO_EMBEDDER)).memories
+    named = [memory.node.id for memory in found]
+
+    assert named.index(an_id("trip A trip.")) < named.index(an_id("elsewhere A trip."))
+
+
+def test_what_was_removed_counts_for_no_session_any_more() -> None:
+    nodes, alone = NodeSet(), NodeSet()
+    for each in (nodes, alone):
+        each.add(a_chunk("one", "s1"), "Rex likes bones.")
+        each.add(a_chunk("two", "s2"), "Rex sleeps.")
+    first = nodes.session_table()
+    nodes.add(a_chunk("three", "s2"), "More of Rex.")
+    nodes.remove(an_id("three"))
+    request = RecallRequest("Rex", 2, NO_EMBEDDER)
+
+    assert nodes.session_table() is not first
+    assert nodes.session_table() is nodes.session_table()
+    assert recall(nodes, request).memories == recall(alone, request).memories
+
+
+def test_a_node_of_several_sessions_is_of_the_one_with_the_smallest_reference() -> None:
+    nodes = NodeSet()
+    nodes.add(a_chunk("one", "s1"), "Rex.")
+    nodes.add(a_chunk("two", "s2"), "Rex.")
+    nodes.add(a_chunk("both", "s1", "s2", kind=NodeKind.FACT), "Rex.")
+    of_row = nodes.session_table().of_row
+    first = min(("s1", "s2"), key=an_id)
+
+    assert of_row[nodes.row_of[an_id("both")]] == of_row[nodes.row_of[an_id("one" if first == "s1" else "two")]]
