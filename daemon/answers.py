@@ -155,7 +155,7 @@ class Answerer:
             confidence=recollection.confidence,
             members=find_members(memory, recollection.memories) if params.open_groups else {},
             explained=explained,
-            parameters=show_parameters(params.mode, asked.k, agpr, embedder),
+            parameters=show_parameters(request, params.mode, embedder),
         )
 
     async def _order_members(

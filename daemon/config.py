@@ -286,9 +286,9 @@ def parse_mode(text: str) -> int:
 
 
 def hide_password(url: str) -> str:
-    """A URL without what stands before its @, for everything that is shown."""
+    """A URL without what stands before its @ or behind its ?, where keys are, for everything that is shown."""
     scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+    return f"{scheme}{separator}{rest.rpartition('@')[2].partition('?')[0]}"
 
 
 def parse_zone(name: str) -> ZoneInfo:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from events.errors import InvalidInput
 from events.session import Part
 
+# Ten milliseconds of the loop to read, and as many rows to store.
+PARTS_MAX: Final = 1_000
+
 
 def read_content(content: str | list[dict[str, Any]]) -> tuple[str, tuple[Part, ...]]:
     """Text of the content, and its other parts as typed references (OpenAI content parts)."""
     if isinstance(content, str):
         return content, ()
+    if len(content) > PARTS_MAX:
+        raise InvalidInput(f"the content of a turn has at most {PARTS_MAX} parts")
     texts: list[str] = []
     parts: list[Part] = []
     for number, raw in enumerate(content):

@@ -32,7 +32,7 @@ from daemon.decoders.native import (
     parse_message,
 )
 from daemon.decoders.placing import DISAGREEMENT, Placing
-from daemon.decoders.synonyms import find_ids
+from daemon.decoders.synonyms import peek
 from daemon.decoders.timestamps import read_time
 from daemon.subjects import ParsedSubject, encode_token
 from events.dead_letters import DeadLetter
@@ -115,9 +115,20 @@ class Decoder:
             return self._read(_belongs(placed, opened.read(user_id, session_id)), message, place)
         except InvalidInput as error:
             if other and user_id is None:
-                user_id, session_id = _guess_ids(message, self._placing)
+                user_id, session_id = self._guess_ids(message)
             keys = _keys_of_unreadable(message.payload, opened, user_id, session_id)
             return self.reject(message, place, str(error), (user_id, session_id), keys)
+
+    def _guess_ids(self, message: BusMessage) -> tuple[str | None, str | None]:
+        """Whom a message that cannot be read speaks of, so that forgetting them finds it, too."""
+        written = self._written
+        try:
+            ids = self._placing.guess(message.subject, peek(written.keep(message)), written.assume)
+            for each in ids:
+                _ = encode_token(each) if each is not None else None
+        except InvalidInput:
+            return None, None
+        return ids
 
     def reject(
         self,
@@ -323,14 +334,3 @@ def _keys_of_unreadable(
         return turn_key(user_id, session_id, ids.id, ids.revision), turn_key(user_id, session_id, ids.id)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidInput):
         return None, None
-
-
-def _guess_ids(message: BusMessage, placing: Placing) -> tuple[str | None, str | None]:
-    """Whom a message that cannot be read speaks of, so that forgetting them finds it, too."""
-    try:
-        ids = placing.guess(message.subject, find_ids(message.payload))
-        for each in ids:
-            _ = encode_token(each) if each is not None else None
-    except InvalidInput:
-        return None, None
-    return ids

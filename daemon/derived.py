@@ -169,12 +169,17 @@ class DerivedStore:
             found += await self._try(partial(vectors.read_vectors_of, seqs=seqs), [])
         return found
 
-    async def find_kept(self, needles: set[bytes]) -> set[bytes]:
-        """Those of these byte strings that stand in vectors that are kept."""
+    async def find_kept(self, needles: set[bytes], forgotten: Unerased) -> set[bytes]:
+        """Those of these byte strings that stand in vectors that are kept, whatever `erase` left standing."""
         found: set[bytes] = set()
+        erased: set[int] = set()
         after: int | None = 0
+        while after is not None:
+            seqs, after = await self._log.read(partial(read_voided, forgotten=forgotten, after=after))
+            erased.update(seqs)
+        after = 0
         while after is not None and found != needles:
-            look = partial(vectors.find_in_vectors, needles=needles - found, after=after)
+            look = partial(vectors.find_in_vectors, needles=needles - found, erased=erased, after=after)
             nothing: tuple[set[bytes], int | None] = (set(), None)
             some, after = await self._try(look, nothing)
             found |= some

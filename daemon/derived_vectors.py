@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -105,15 +106,21 @@ def read_vectors_of(connection: sqlite3.Connection, seqs: Sequence[int]) -> list
 
 
 def find_in_vectors(
-    connection: sqlite3.Connection, needles: set[bytes], after: int, limit: int = 4_000
+    connection: sqlite3.Connection, needles: set[bytes], erased: AbstractSet[int], after: int, limit: int = 4_000
 ) -> tuple[set[bytes], int | None]:
-    """The byte strings that stand in vectors of a page behind id `after`, and the id to go on from, if any."""
+    """The byte strings that stand in vectors of a page behind id `after`, and the id to go on from, if any.
+
+    Vectors of words of `erased` events are passed over: had one been left, it would be no reason to keep it.
+    """
     rows = connection.execute(
         "SELECT id, vector FROM vectors WHERE id > ? ORDER BY id LIMIT ?", (after, limit)
     ).fetchall()
-    held = _SEPARATOR.join(vector for _, vector in rows)
+    last = rows[-1][0] if rows else after
+    sources = connection.execute("SELECT id, seq FROM sources WHERE id > ? AND id <= ?", (after, last))
+    left = {place for place, seq in sources if seq in erased}
+    held = _SEPARATOR.join(vector for place, vector in rows if place not in left)
     found = {needle for needle in needles if needle in held}
-    return found, rows[-1][0] if len(rows) == limit else None
+    return found, last if len(rows) == limit else None
 
 
 def empty_vectors(connection: sqlite3.Connection, owner: bytes) -> int:

@@ -220,7 +220,7 @@ async def _scan(parts: Erasing, forgotten: Unerased, samples: Fingerprints) -> S
             kept |= found
         kept |= await parts.log.read(partial(find_elsewhere, needles=wanted - kept, erased=forgotten))
         if parts.derived is not None:
-            kept |= await parts.derived.find_kept(wanted - kept)
+            kept |= await parts.derived.find_kept(wanted - kept, forgotten)
         return {window for window in windows if kept.intersection(window.readings)}
 
     result = ScanResult(files=0, bytes_read=0, windows=len(samples), residues=(), shared=0, unread=())

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from daemon.answer_types import CandidateShown, Explanation, FilterShown, ParametersShown, WordShown
 from events.envelope import RecordedEvent
 from events.time import to_iso
-from projections.recall.agpr import AgprParameters
+from projections.recall.answering import RecallRequest
 from projections.recall.explaining import Candidate, Explained
 from projections.texts import compose
 
@@ -30,17 +30,18 @@ class Stopwatch:
         self._from = now
 
 
-def show_parameters(mode: str, k: int, agpr: AgprParameters, embedder: str | None) -> ParametersShown:
+def show_parameters(request: RecallRequest, mode: str, embedder: str | None) -> ParametersShown:
     """What the ranking depends on besides the question and the memory."""
+    agpr = request.parameters
     return ParametersShown(
         mode=mode,
-        k=k,
+        k=request.k,
         candidates_per_answer=agpr.candidates_per_answer,
         anchor_share=agpr.anchor_share,
         time_unit=agpr.time_unit,
         gamma=agpr.gamma,
         smoothing=agpr.smoothing,
-        session_weight=agpr.session_weight,
+        session_weight=request.session_weight,
         entity_weight=agpr.entity_weight,
         cosine_weight=agpr.cosine_weight if embedder else 0.0,
         embedder=embedder,

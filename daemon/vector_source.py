@@ -26,8 +26,8 @@ from projections.texts import FactText, TextRef, TurnsText, compose, events_behi
 
 # Part of the name under which vectors are kept: another way of making texts of nodes gets another number.
 TEXTS_VERSION = 1
-# Nodes that are looked up at once: a few milliseconds of the loop.
-LOOKED_UP_MAX = 1024
+# Nodes that are looked up at once: a millisecond or two.
+LOOKED_UP_MAX = 512
 # A Memory that is loaded gets so many vectors that are not kept, such as those of open chunks, if that is quick:
 # whoever asked for it waits.
 FURNISHED_MAX = 8

@@ -306,7 +306,7 @@ class AsyncClient:
         async with self._connecting:
             if self._tasks is None:
                 raise RuntimeError("AsyncClient is used inside `async with`")
-            if self._connection is None or self._connection.lost:
+            if self._connection is None or self._connection.lost or self._connection.is_crowded:
                 try:
                     stream = await anyio.connect_unix(self.socket_path)
                 except OSError as error:

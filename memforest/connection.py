@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 _BROKEN = (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
+# Requests whose callers went away before the answer: the daemon is still at them, and takes only so many of one
+# connection. With half of those lost another one is better; the end of this one ends what nobody waits for.
+ABANDONED_MAX = 16
+
+
 @dataclass(slots=True)
 class _Waiter:
     """A caller that waits; `outcome` is set before `done`."""
@@ -32,7 +37,14 @@ class Connection:
         self.lost = False
         self._stream = stream
         self._waiting: dict[int, _Waiter] = {}
+        self._abandoned: set[int] = set()
+        self._running: anyio.CancelScope | None = None
         self._outgoing, self._to_write = anyio.create_memory_object_stream[bytes](0)
+
+    @property
+    def is_crowded(self) -> bool:
+        """So much that nobody waits for is under way that the next request had better go elsewhere."""
+        return len(self._abandoned) >= ABANDONED_MAX
 
     async def ask(self, request_id: int, line: bytes) -> JsonObject:
         """Send one line and wait for its answer; raises the daemon's error, or ConnectionLost."""
@@ -46,6 +58,10 @@ class Connection:
             raise ConnectionLost from None
         finally:
             self._waiting.pop(request_id, None)
+            if not waiter.done.is_set():
+                self._abandoned.add(request_id)
+            if self.is_crowded and not self._waiting and self._running is not None:
+                self._running.cancel()
         if isinstance(waiter.outcome, MemForestError):
             raise waiter.outcome
         return waiter.outcome.unwrap()
@@ -55,6 +71,7 @@ class Connection:
         reason: MemForestError | None = None
         try:
             async with anyio.create_task_group() as tasks:
+                self._running = tasks.cancel_scope
                 tasks.start_soon(self._write, name="memforest.connection.write")
                 try:
                     await self._read()
@@ -92,7 +109,10 @@ class Connection:
             if response.id is None and response.error is not None:
                 # One of our lines was unreadable and we cannot know which: all of them fail with it.
                 raise response.error
-            waiter = self._waiting.get(response.id) if response.id is not None else None
+            if response.id is None:
+                continue
+            self._abandoned.discard(response.id)
+            waiter = self._waiting.get(response.id)
             if waiter is not None:
                 waiter.outcome = response
                 waiter.done.set()

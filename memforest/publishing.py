@@ -70,7 +70,7 @@ def publish(
 ) -> Iterator[Tally]:
     """Send all but the first `done` records, and yield the tally each time a batch is confirmed.
 
-    What the daemon finds wrong with a record is told to `refused`, and the rest is sent; without it that is raised.
+    What the daemon finds wrong with a record is told to `refused`, and the rest is sent; otherwise that is raised.
     Raises DaemonError or DaemonUnreachable; everything up to the last tally is on the bus then.
     """
     tally = Tally(done=done)

@@ -91,7 +91,10 @@ class Writer:
             raise SnapshotUnusable
         places = [self._places[label] for label in self._labels]
         hashes = hash_terms(self._key, self._labels)
-        labels = [(hashed, place.seq, place.n) for hashed, place in zip(hashes, places, strict=True)]
+        labels = [
+            (hashed, place.seq, place.n, len(label))
+            for label, hashed, place in zip(self._labels, hashes, places, strict=True)
+        ]
         seqs = sorted(self._seqs | {place.seq for place in places})
         front: list[Section] = [
             (_SEQS, ((seq,) for seq in seqs)),
@@ -192,22 +195,25 @@ class Reader:
     def _rows(self, section: str) -> list[Row]:
         return [row for batch in self.batches(section) for row in batch]
 
-    def _read_label(self, hashed: int, seq: int, n: int) -> str:
-        labels = list(_labels_at(self.event(seq), n))
-        for label, found in zip(labels, hash_terms(self._key, labels), strict=True):
-            if found == hashed:
-                return label
+    def _read_label(self, hashed: int, seq: int, n: int, length: int) -> str:
+        for labels in _labels_at(self.event(seq), n, length):
+            for label, found in zip(labels, hash_terms(self._key, labels), strict=True):
+                if found == hashed:
+                    return label
         raise SnapshotUnusable
 
 
-def _labels_at(recorded: RecordedEvent, n: int) -> Iterator[str]:
-    """The labels in normal form that the n-th fact of an event names."""
+def _labels_at(recorded: RecordedEvent, n: int, length: int) -> Iterator[list[str]]:
+    """What may be the label of so many characters, in normal form, that the n-th fact of an event names."""
     match recorded.event:
         case FactsExtracted(facts=facts) if n < len(facts):
-            yield from (normalise_label(mention.label) for mention in facts[n].mentions)
+            yield [normalise_label(mention.label) for mention in facts[n].mentions]
         case FactCorrected(says=says) | FactPinned(says=says):
-            yield from (normalise_label(mention.label) for mention in says.mentions)
+            yield [normalise_label(mention.label) for mention in says.mentions]
         case MemoryImported(content=content):
-            yield from (mention.label for mention in find_names(content))
+            yield [mention.label for mention in find_names(content)]
+            # One that was known already may stand there without a capital.
+            folded = normalise_label(content)
+            yield [folded[at : at + length] for at in range(len(folded) - length + 1)]
         case _:
             return

@@ -10,16 +10,18 @@ from daemon.bus_messages import BusMessage
 from daemon.decoders.cloudevents import ATTRIBUTES, as_structured, open_cloudevent
 from daemon.decoders.native import Message, Opened, open_native, read_object
 from daemon.decoders.openai import open_openai
-from daemon.decoders.openclaw import EVENT_WORDS, open_openclaw
+from daemon.decoders.openclaw import EVENT_WORDS, open_openclaw, peer_of
 from daemon.decoders.synonyms import SYNONYMS
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How one kind of publisher writes. `open` raises `InvalidInput`; `keep` is what a dead letter holds."""
+    """How one kind of publisher writes. `open` raises `InvalidInput`; `keep` is what a dead letter holds; `assume`
+    tells from a session whose it is, where nobody says so."""
 
     open: Callable[[BusMessage], Opened]
     keep: Callable[[BusMessage], bytes]
+    assume: Callable[[str], str | None] = lambda _: None
 
 
 def _payload(message: BusMessage) -> bytes:
@@ -31,7 +33,7 @@ FORMATS: Final[dict[str, Format]] = {
     "native": NATIVE,
     "openai": Format(open_openai, _payload),
     "cloudevents": Format(open_cloudevent, as_structured),
-    "openclaw": Format(open_openclaw, _payload),
+    "openclaw": Format(open_openclaw, _payload, peer_of),
 }
 
 # Names of fields and types: they stand in messages of every session, so finding them somewhere proves nothing.

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from daemon.bus_messages import BusMessage
+from daemon.content_parts import PARTS_MAX
 from daemon.decoders.native import (
+    TURNS_MAX,
     Message,
     Opened,
     Timestamp,
@@ -47,6 +49,8 @@ def open_chat(fields: Mapping[str, Any], own_id: str | None = None, timestamp: T
         return Opened(read_one, ids["user_id"], ids["session_id"], fields=fields, turn_id=own_id)
     if not isinstance(listed, list):
         raise InvalidInput("messages is no list")
+    if not 1 <= len(listed) <= TURNS_MAX:  # before each is read, which takes a tenth of a millisecond
+        raise InvalidInput(f"a list has 1 to {TURNS_MAX} messages")
     timestamp = found.get("timestamp", timestamp)
     turns = [_read_listed(each, number, ids, timestamp) for number, each in enumerate(listed)]
 
@@ -100,6 +104,8 @@ def _read_calls(calls: Any) -> list[dict[str, Any]]:
         return []
     if not isinstance(calls, list):
         raise InvalidInput("tool_calls is no list")
+    if len(calls) > PARTS_MAX:
+        raise InvalidInput(f"a turn has at most {PARTS_MAX} tool calls")
     return [_read_call(call, number) for number, call in enumerate(calls)]
 
 

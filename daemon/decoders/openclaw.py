@@ -55,7 +55,7 @@ def open_openclaw(message: BusMessage) -> Opened:
     if kind is None:
         raise InvalidInput("the event has no type")
     session_id = read_text(fields, "session")
-    peer = _peer_of(session_id)
+    peer = peer_of(session_id)
     payload: Any = fields.get("payload")
     body = cast("Mapping[str, Any]", payload) if isinstance(payload, dict) else {}
     if kind in CLOSING:
@@ -90,6 +90,7 @@ def _open(
     return Opened(read, None, session_id, assumed_user_id=peer, fields=fields, turn_id=turn_id)
 
 
-def _peer_of(session_id: str | None) -> str | None:
+def peer_of(session_id: str | None) -> str | None:
+    """With whom a session is, where its name ends with that."""
     segments = (session_id or "").split(":")
     return segments[-1] or None if len(segments) >= _SEGMENTS_WITH_PEER else None

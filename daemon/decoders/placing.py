@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 from daemon.decoders.native import Opened
+from daemon.decoders.synonyms import find_ids
 from daemon.subjects import ROOT, ParsedSubject, decode_token, encode_token, parse_subject
 from events.errors import InvalidInput
 
@@ -98,15 +99,20 @@ class Placing:
             encode_token(each)  # it raises for what no id can be
         return user_id, session_id
 
-    def guess(self, subject: str, named: tuple[str | None, str | None]) -> tuple[str | None, str | None]:
-        """What can be told of a message that cannot be read and names these itself."""
+    def guess(
+        self, subject: str, fields: Mapping[str, Any], assume: Callable[[str], str | None]
+    ) -> tuple[str | None, str | None]:
+        """What can be told of a message that cannot be read and has these fields; `assume`: a session's user."""
         guessed: list[str | None] = []
-        for said, template in zip(named, (self.user, self.session), strict=True):
+        for said, template in zip(find_ids(fields), (self.user, self.session), strict=True):
             try:
-                guessed.append(template.fill(subject, {}) if said is None and template is not None else said)
+                guessed.append(template.fill(subject, fields) if said is None and template is not None else said)
             except InvalidInput:
                 guessed.append(None)
-        return guessed[0], guessed[1]
+        user_id, session_id = guessed
+        if user_id is None and session_id is not None and self.user is None:
+            user_id = assume(session_id)
+        return user_id, session_id
 
 
 def _settle(said: str | None, template: Template | None, subject: str, opened: Opened) -> str | None:

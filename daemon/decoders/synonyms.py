@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC
 from typing import Any, Final, cast
 
@@ -71,20 +73,46 @@ def gather(fields: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def find_ids(payload: bytes) -> tuple[str | None, str | None]:
-    """User and session that a payload names, or what is inside of it (`data`), if it is JSON at all."""
+def peek(payload: bytes) -> dict[str, Any]:
+    """The object in a payload that may be anything, its `data` as an object, too; empty when there is none."""
+    fields = _read_loosely(payload)
+    data, encoded = fields.get("data"), fields.get("data_base64")
+    inner = data.encode() if isinstance(data, str) else b""
+    if isinstance(encoded, str):
+        with suppress(ValueError):
+            inner = b64decode(encoded)
+    return {**fields, "data": _read_loosely(inner)} if inner else fields
+
+
+def find_ids(fields: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """User and session that an object names, or what is inside of it: its data, or all messages of its list."""
+    if isinstance(inner := fields.get("data"), Mapping):
+        fields = {**inner, **fields}
+    listed = fields.get("messages")
+    named: list[str | None] = []
+    for ours in ("user_id", "session_id"):
+        values = _values_of(ours, [fields]) or _values_of(ours, listed if isinstance(listed, list) else [])
+        named.append(values.pop() if len(values) == 1 else None)
+    return named[0], named[1]
+
+
+def _values_of(ours: str, objects: Iterable[Any]) -> set[str]:
+    """All that these objects say under any name of a field."""
+    return {
+        str(each[name])
+        for each in objects
+        if isinstance(each, Mapping)
+        for name in SYNONYMS[ours]
+        if isinstance(each.get(name), str | int)
+    }
+
+
+def _read_loosely(payload: bytes) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None, None
-    fields = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-    if isinstance(inner := fields.get("data"), dict):
-        fields = {**inner, **fields}
-    named: list[str | None] = []
-    for ours in ("user_id", "session_id"):
-        values = {str(fields[name]) for name in SYNONYMS[ours] if isinstance(fields.get(name), str | int)}
-        named.append(values.pop() if len(values) == 1 else None)
-    return named[0], named[1]
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def _agree(ours: str, one: Any, other: Any) -> bool:

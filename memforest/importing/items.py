@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 # One line or item: a long conversation has a few MiB. More than this is not held in memory.
 ITEM_BYTES_MAX = 64 << 20
 _PIECE_BYTES = 1 << 16
-_BLANK = " \t\r\n"
+_MARK = re.compile(r"[^ \t\r\n]")
 
 
 class _Readable(Protocol):
@@ -146,52 +147,59 @@ def _next_value(text: _Text, decoder: json.JSONDecoder, number: int) -> object:
     text.next_mark()
     while True:
         try:
-            value, end = decoder.raw_decode(text.held)
+            value, end = decoder.raw_decode(text.held, text.at)
         except (ValueError, RecursionError) as fault:
             # Cut off by the end of what is held, or really broken: only more text tells.
             if isinstance(fault, RecursionError) or not text.grow():
                 raise BadExport(f"Item {number} is not JSON in UTF-8.") from None
             continue
+        length = end - text.at
         # A number that is cut is a number, too: only the mark behind it says that it is whole.
-        following = text.held[end:].lstrip(_BLANK)
-        if following[:1] in (",", "]") or not text.grow():
-            text.drop(end)
+        if text.mark_from(end) in (",", "]") or not text.grow():
+            text.at += length
             return value
 
 
 class _Text:
-    """The text of a file that is held: grows by pieces that double, so that a long item is decoded seldom."""
+    """The text of a file that is held: grows by pieces that double, so that a long item is decoded seldom.
+
+    What stands before `at` is done with. It goes when the text grows: cut off behind each item, the rest of a long
+    piece would be copied for each short one.
+    """
 
     def __init__(self, file: _Readable) -> None:
         self._file = file
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self.held = ""
+        self.at = 0
 
     def grow(self) -> bool:
         """Read on; False at the end of the file. Raises BadExport for an item beyond ITEM_BYTES_MAX."""
-        if len(self.held) > ITEM_BYTES_MAX:
+        left = self.held[self.at :]
+        if len(left) > ITEM_BYTES_MAX:
             raise BadExport(f"An item of the list is longer than {ITEM_BYTES_MAX >> 20} MiB.")
-        piece = self._file.read(max(_PIECE_BYTES, len(self.held)))
-        self.held += self._decode(piece)
+        piece = self._file.read(max(_PIECE_BYTES, len(left)))
+        self.held, self.at = left + self._decode(piece), 0
         return bool(piece)
 
     def next_mark(self) -> str:
         """The next character that is not blank, which stays; nothing at the end."""
-        while True:
-            self.held = self.held.lstrip(_BLANK)
-            if self.held:
-                return self.held[0]
+        while not (mark := self.mark_from(self.at)):
+            self.at = len(self.held)
             if not self.grow():
                 return ""
+        self.at = self.held.index(mark, self.at)
+        return mark
+
+    def mark_from(self, place: int) -> str:
+        """The first character from there on that is held and not blank; nothing without one."""
+        found = _MARK.search(self.held, place)
+        return found[0] if found else ""
 
     def skip(self, mark: str) -> None:
         """Step over a character that is there."""
         assert self.next_mark() == mark
-        self.held = self.held[1:]
-
-    def drop(self, count: int) -> None:
-        """What was decoded is held no more."""
-        self.held = self.held[count:]
+        self.at += 1
 
     def _decode(self, piece: bytes) -> str:
         try:

@@ -186,7 +186,7 @@ def rank(
 def rank_candidates(
     scores: Column, said_at: Instants, k: int, parameters: AgprParameters, ties: Ties
 ) -> tuple[RankedRow, ...]:
-    """All candidates by v, best first; they come best first by s, as from `top_rows`, and `row` is a place there."""
+    """All candidates by v, best first. They come as from `top_rows`, by s; `row` is a place there."""
     if not scores.size:
         return ()
     # Rounded first: .07 * 100 is 7.000000000000001, and its ceiling would be 8.

@@ -21,7 +21,7 @@ from projections.recall.nodes import NodeSet, View
 from projections.recall.rows import Outline
 from projections.recall.scoring import Context, Leading, lead
 from projections.recall.selecting import Ranked, Recalled, drop_carried, fit, put_first
-from projections.recall.sessions import score_sessions
+from projections.recall.sessions import asks_of_many, score_sessions
 from projections.recall.term_scores import weigh_held
 from projections.recall.tokens import query_terms
 
@@ -46,6 +46,11 @@ class RecallRequest:
     filters: Filters = field(default_factory=Filters)
     hidden: frozenset[Reference] = frozenset()
     characters_max: int | None = None
+
+    @property
+    def session_weight(self) -> float:
+        """That of the parameters, and 0 for a question that is not about any one session."""
+        return 0.0 if asks_of_many(self.question) else self.parameters.session_weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +137,13 @@ def _as_ranked(outline: Outline, ranked: RankedRow) -> Ranked:
 def _surround(nodes: NodeSet, request: RecallRequest, entries: Entries) -> Context:
     """What the sessions and whom the question names say of the rows."""
     table, parameters = nodes.session_table(), request.parameters
+    sessions = np.zeros(len(table.lengths))
+    if weight := request.session_weight:
+        sessions = weight * score_sessions(table, entries)
     named = named_shares(nodes, request.question) if parameters.entity_weight else None
     if named is not None:
         named *= np.float32(parameters.entity_weight)
-    return Context(table.of_row, parameters.session_weight * score_sessions(table, entries), named)
+    return Context(table.of_row, sessions, named)
 
 
 def _still_there(

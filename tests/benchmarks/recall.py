@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from projections.recall.agpr import NO_EMBEDDER, AgprParameters
+from projections.recall.agpr import ANY_EMBEDDER, NO_EMBEDDER, AgprParameters
 from projections.recall.answering import RecallRequest, recall
 from projections.recall.nodes import NodeSet
 from projections.recall.state import NodeSetState
@@ -36,14 +36,14 @@ THAW_MS_MAX = 100.0
 def measure(share: float) -> list[Row]:
     """Recall by words, and by words and vectors; what a node weighs; how fast a node set comes back."""
     rows = list[Row]()
-    hybrid = replace(NO_EMBEDDER, cosine_weight=0.5)
     with threadpool_limits(1):
         for full in SIZES:
             size = sized(full, share, 100)
             nodes, questions = fill(size, sized(QUESTIONS, min(share, 1.0), 10))
             rows += _measure(nodes, questions, NO_EMBEDDER, "recall by words", GOALS.get(size))
             add_vectors(nodes)
-            rows += _measure(nodes, questions, hybrid, "recall by words and vectors", GOALS.get(size))
+            rows += _measure(nodes, questions, ANY_EMBEDDER, "recall by words and vectors", GOALS.get(size))
+            rows.append(_scan(nodes))
             if full == SIZES[1]:
                 rows += [_leading(nodes), _thaw(nodes), _weigh(size)]
     return rows
@@ -75,6 +75,21 @@ def _measure(
         Row(f"{name}, CPU p50", median(cpu) / median(product_cpu), product, figures, goal),
         Row(f"{name}, CPU p99", percentile(cpu, 0.99) / median(cpu), "its p50", (), goal=3.0),
     ]
+
+
+def _scan(nodes: NodeSet) -> Row:
+    """The part of a recall that reads every vector: nothing exact can take less."""
+    size = len(nodes)
+    view, matrix, vector = nodes.view(unit_rows(1, 5)[0]), unit_rows(size, 4), unit_rows(1, 5)[0]
+    scan = partial(view.scan, np.empty(0), LEADING)
+    turns = [(spend(scan), spend(partial(np.matmul, matrix, vector))) for _ in range(30)]
+    scans, products = ([each.thread_s for each in side] for side in zip(*turns, strict=True))
+    return Row(
+        f"of that, reading all vectors, {size:,} nodes",
+        median(scans) / median(products),
+        f"f32 product of {size:,} x {DIMENSIONS}, one thread",
+        (Figure("scan_cpu_ms_p50", ms(median(scans))),),
+    )
 
 
 def _interleave(

@@ -155,3 +155,11 @@ def test_config_as_json_holds_every_key(tmp_path: Path) -> None:
 
     assert shown["data.dir"] == str(tmp_path)
     assert shown["bus.embedded"] is True
+
+
+def test_a_start_does_not_wait_for_libraries_that_are_wanted_later_or_never() -> None:
+    later = ("nats", "aiohttp", "prometheus_client", "openai", "sklearn", "memforest", "wordllama")
+    code = f"import sys, daemon.cli; print([each for each in {later} if each in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert ran.stdout.strip() == "[]"

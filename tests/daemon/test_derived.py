@@ -241,6 +241,19 @@ async def test_the_scan_after_forgetting_looks_for_vectors_and_knows_those_that_
     assert list(await store.load(ALICE, MODEL, [b"gone", b"same", b"kept"])) == [b"kept"]
 
 
+async def test_the_scan_finds_a_vector_that_erasing_left(store: DerivedStore, log: EventLog) -> None:
+    (first,) = await say(log, "a sentence of some length")
+    left = a_vector("left", first)
+    await store.keep(ALICE, MODEL, [left])
+    await log.append_event(a_forgetting("s1"))
+    (forgotten,) = await log.read(read_unerased)
+    needle = left.vector.tobytes()[:16]
+    still_there = await store.find_kept({needle}, replace(forgotten, subject=b"somebody else"))
+
+    assert still_there == {needle}
+    assert await store.find_kept({needle}, forgotten) == set()
+
+
 def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:5_000])
 

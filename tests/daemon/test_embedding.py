@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from daemon.circuit import FAILURES_MAX, OPEN_S
+from daemon.config import hide_password
 from daemon.embedded_bus import LOOPBACK, free_port
 from daemon.embedding import (
     ANSWER_BYTES_MAX,
@@ -141,11 +142,13 @@ async def test_the_name_tells_model_width_and_server_and_neither_key_nor_passwor
         known = embedder.name
     elsewhere = EndpointEmbedder("http://alice:Xylophon@host/v1", "some-model", KEY, dimensions=8).name
     the_same = EndpointEmbedder("http://host/v1/", "some-model", "other", dimensions=8).name
+    shown = hide_password("http://alice:Xylophon@host/v1?key=Xylophon")
 
     assert unknown.startswith("endpoint-some-model-unknown-")
     assert known.startswith("endpoint-some-model-8-")
     assert elsewhere == the_same != known
     assert "Xylophon" not in elsewhere
+    assert shown == "http://host/v1"
 
 
 @pytest.mark.parametrize(

@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from daemon.corrections import Corrections, FactParams
 from daemon.folding import fold, fold_from_nothing
 from daemon.snapshots import Snapshots, fingerprint_of_folding
+from daemon.structures import Structures
 from events.envelope import Reference
 from events.hindsight import Hindsight
 from events.log import EventLog
 from events.registry import read_user_references
+from events.session import MemoryImported
 from projections.digests import digest_memory
 from projections.memory import Memory
 from projections.memtree.forest import Forest
@@ -229,6 +232,29 @@ async def test_a_late_wording_and_new_turns_leave_a_snapshot_good(parts: Parts) 
     await fold(parts.log, taken)
 
     assert everything(taken) == everything(await parts.memory())
+
+
+async def test_a_name_that_is_left_in_small_letters_alone_is_read_again(parts: Parts) -> None:
+    """A memory may name somebody because others did, and stay when those are gone."""
+    reported = Reported()
+    snapshots = Snapshots(Kept(), parts.log, SMALL, "1", reported)
+    for number, content in enumerate(("We met Rex.", "he likes rex, and 爱丽丝住在迈阿密")):
+        turn = a_turn(turn_id=f"x-{number}")
+        await parts.log.append(a_batch(replace(turn, event=MemoryImported(content, f"x-{number}"))))
+    memory = await parts.memory()
+    first = next(iter(memory.canon.facts.values()))
+    corrections = Corrections(
+        parts.log, parts.memories, parts.worker, Structures(parts.log, parts.memories), parts.clock
+    )
+    await corrections.retract(FactParams(user_id="alice", fact_id=first.id.hex()))
+    memory = await parts.memory()
+    await snapshots.leave(memory)
+    taken = await snapshots.take_up(ALICE)
+
+    assert [sorted(fact.labels) for fact in memory.canon.facts.values()] == [["rex"]]
+    assert taken is not None
+    assert reported.events == []
+    assert everything(taken) == everything(memory)
 
 
 async def test_another_release_or_other_parameters_fold_from_nothing(parts: Parts) -> None:

@@ -238,6 +238,30 @@ async def test_a_cancelled_call_does_not_disturb_the_next(daemon: FakeDaemon) ->
     assert daemon.connections == 1
 
 
+async def test_calls_that_many_gave_up_take_no_slots_from_the_next(daemon: FakeDaemon) -> None:
+    daemon.hold = 1000
+    everything = threading.Event()
+
+    def note(params: JsonObject) -> JsonObject:
+        if daemon.methods().count("query") == 32:
+            everything.set()
+        return {"memories": [], "context": "", "watermark": WATERMARK}
+
+    daemon.answers["query"] = note
+    async with AsyncClient(daemon.path) as client:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(32):
+                tasks.start_soon(client.query, "alice", "given up")
+            await anyio.to_thread.run_sync(everything.wait, 5)
+            tasks.cancel_scope.cancel()
+        daemon.hold = 1
+        users = await client.users()
+        again = await client.users()
+
+    assert users == again == ()
+    assert daemon.connections == 2, "the daemon is still at work for the first one"
+
+
 async def test_an_asynchronous_call_ends_at_its_timeout(daemon: FakeDaemon) -> None:
     daemon.hold = 2
     async with AsyncClient(daemon.path, timeout_s=0.05) as client:

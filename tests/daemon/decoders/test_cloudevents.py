@@ -164,6 +164,25 @@ def test_a_dead_letter_belongs_to_whom_its_data_or_the_configuration_names() -> 
     ]
 
 
+def test_a_dead_letter_belongs_to_whom_its_data_names_however_that_is_written() -> None:
+    """Or forgetting them would leave its words."""
+    bad = {"user_id": "alice", "session_id": "s1", "content": 5}
+    packed = b64encode(msgspec.json.encode(bad)).decode()
+    bodies: list[dict[str, object]] = [
+        {"data": msgspec.json.encode(bad).decode()},
+        {"data_base64": packed},
+        {"data": {"messages": [bad, bad]}},
+    ]
+    letters = [refused(CLOUD, a_message({**without(EVENT, "data"), **body})) for body in bodies]
+    by_room = a_decoder("cloudevents", user="{data.room}", session="{source}")
+    letters.append(refused(by_room, in_binary({"room": "alice", "content": 5})))
+
+    assert [(letter.user_id, letter.session_id) for letter in letters] == [
+        *[("alice", "s1")] * 3,
+        ("alice", EVENT["source"]),
+    ]
+
+
 def test_a_dead_letter_of_an_event_in_binary_mode_keeps_its_headers_and_can_be_tried_again() -> None:
     """Of a letter's headers only its Nats-Msg-Id is kept, so it is kept in structured mode."""
     nobody = {"role": "user", "content": "Hello"}

@@ -247,6 +247,18 @@ def test_hostile_messages_are_dead_letters_whose_reason_quotes_nothing(change: d
     assert letter.payload == a_message({**BODY, **change}).payload
 
 
+def test_a_message_of_very_many_small_pieces_is_refused_before_they_are_read() -> None:
+    """A megabyte of them would hold the loop for seconds."""
+    ids = {"user_id": "alice", "session_id": "s1"}
+    for body in (
+        {"messages": [{"content": 5}] * 257},
+        {"content": "x", "tool_calls": [5] * 1_001},
+        {"content": [{"type": "image_url"}] * 1_001},
+        {"messages": []},
+    ):
+        assert " has " in refused(a_decoder("openai"), a_message({**ids, **body})).reason
+
+
 @pytest.mark.parametrize("body", [b"", b"[]", b'"x"', b"\xff", b"[" * 5000, b'{"a":' * 5000 + b"1" + b"}" * 5000])
 def test_what_is_no_object_is_a_dead_letter_of_nobody(body: bytes) -> None:
     letter = refused(OPENAI, a_message(body))

@@ -109,4 +109,6 @@ def test_a_dead_letter_belongs_to_its_user_and_session_and_has_the_key_of_its_tu
 
     assert (letter.user_id, letter.session_id) == ("albert", "main:matrix:albert")
     assert letter.key is not None
-    assert refused(OPENCLAW, a_message(without(RECEIVED, "id"))).key is None
+    unreadable = refused(OPENCLAW, a_message(without(RECEIVED, "id")))
+    assert unreadable.key is None
+    assert (unreadable.user_id, unreadable.session_id) == ("albert", "main:matrix:albert")

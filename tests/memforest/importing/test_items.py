@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 import zipfile
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -72,7 +73,17 @@ def test_a_list_that_breaks_off_gives_what_was_whole_and_then_says_so(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "text", ['[{"a": 1} {"a": 2}]', '[{"a": 1}] [{"a": 2}]', "[]x", '[{"a": 1}; 2]', "[NaN]", "[1", '[{"a": 1},]', "{\n  broken\n}\n"]
+    "text",
+    [
+        '[{"a": 1} {"a": 2}]',
+        '[{"a": 1}] [{"a": 2}]',
+        "[]x",
+        '[{"a": 1}; 2]',
+        "[NaN]",
+        "[1",
+        '[{"a": 1},]',
+        "{\n  broken\n}\n",
+    ],
 )
 def test_what_is_no_json_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "list.json"
@@ -137,3 +148,17 @@ def test_a_damaged_archive_is_refused(tmp_path: Path, damage: str) -> None:
 
     with pytest.raises(BadExport):
         list(read_items(path, lambda name: name == "conversations.json"))
+
+
+def test_short_items_behind_a_long_one_cost_what_they_cost_alone(tmp_path: Path) -> None:
+    def cost_s(made: list[Any]) -> float:
+        path = tmp_path / "list.json"
+        path.write_text(json.dumps(made))
+        began = time.process_time()
+        assert sum(1 for _ in read_items(path)) == len(made)
+        return time.process_time() - began
+
+    short: list[Any] = [{"n": n} for n in range(5_000)]
+    alone, long, both = cost_s(short), cost_s(["x" * (4 << 20)]), cost_s(["x" * (4 << 20), *short])
+
+    assert both < 4 * (alone + long) + 0.2

@@ -290,7 +290,7 @@ def test_chatgpt_without_a_user_is_refused_and_a_mapping_in_a_circle_ends(tmp_pa
 @pytest.mark.parametrize("time", ["1e999", "9" * 400, "-1e999"])
 def test_a_chatgpt_time_that_is_none_gives_way_to_that_of_the_conversation(tmp_path: Path, time: str) -> None:
     message = {"id": "m-1", "author": {"role": "user"}, "content": {"parts": ["Hi."]}, "create_time": "TIME"}
-    mapping = {"a": {"message": message, "parent": None, "children": []}}
+    mapping: dict[str, Any] = {"a": {"message": message, "parent": None, "children": []}}
     path = tmp_path / "conversations.json"
     text = json.dumps([{"id": "c-1", "create_time": 1719824400, "mapping": mapping, "current_node": "a"}])
     path.write_text(text.replace('"TIME"', time))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,7 @@ from projections.recall.agpr import ANY_EMBEDDER, NO_EMBEDDER, AgprParameters
 from projections.recall.answering import ROWS_PER_MEMORY, RecallRequest
 from projections.recall.nodes import NodeKind, NodeSet, SearchNode
 from projections.recall.selecting import Recalled
+from projections.recall.term_scores import weigh_held
 from projections.texts import FactText, TurnsText
 from tests.builders import KEYS, MONDAY, an_id
 
@@ -137,3 +139,38 @@ def test_a_node_without_its_vector_does_not_level_the_cosines_of_the_others() ->
 
     assert [each for each, _ in after] == [each for each, _ in before]
     assert [score for _, score in after] == pytest.approx([score for _, score in before], abs=0.02)
+
+
+def test_a_candidate_that_has_another_row_by_now_is_shown_and_one_that_is_gone_is_not() -> None:
+    nodes, request = a_set(4), RecallRequest("rex in miami", 5, NO_EMBEDDER)
+    prepared = answering.prepare(nodes, request)
+    leading = answering.score_rows(prepared, request)
+    moved, gone = (nodes.node(int(row)) for row in leading.rows[:2])
+    nodes.remove(gone.id)
+    nodes.remove(moved.id)
+    nodes.add(a_node("another", 500), "words")
+    nodes.add(moved, "rex in miami")
+    found = answering.choose(nodes, request, prepared, leading)
+
+    assert nodes.row_of[moved.id] != leading.rows[0]
+    assert moved in [memory.node for memory in found.memories]
+    assert gone.id not in [nodes.node(row).id for row in found.rows.tolist()]
+    assert len(found.rows) == len(leading.rows) - 1
+    assert [nodes.node(row).id for row in found.rows.tolist()] == [
+        bytes(prepared.view.ids[row]).ljust(16, b"\0") for row in found.leading.rows
+    ]
+
+
+def test_a_share_of_the_question_is_held_by_the_best_memory_and_by_all_together() -> None:
+    nodes = NodeSet()
+    for turn, text in enumerate(["rex barks", "rex swims", "nate runs"]):
+        nodes.add(a_node(text, turn, kind=NodeKind.CHUNK), text)
+    rows = [nodes.row_of[an_id(each)] for each in ("rex barks", "rex swims")]
+    common, rare, unheard = math.log(1 + 1.5 / 2.5), math.log(1 + 2.5 / 1.5), math.log(1 + 3.5 / 0.5)
+    total = common + 2 * rare + unheard
+
+    best, together = weigh_held(nodes, ["rex", "bark", "swim", "cow"], rows)
+
+    assert best == pytest.approx((common + rare) / total)
+    assert together == pytest.approx((common + 2 * rare) / total)
+    assert weigh_held(nodes, [], rows) == (0.0, 0.0)

@@ -206,6 +206,19 @@ def test_shares_of_a_few_rows_are_those_of_the_scores_to_the_last_bit() -> None:
         assert holders[place] == int(np.count_nonzero(shares[place]))
 
 
+def test_who_holds_a_term_is_told_of_a_few_rows_however_often_they_hold_it() -> None:
+    index = built({0: ["cat"], 3: ["cat"] * 31 + ["dog"], 7: ["cat"] * 90, 8: ["owl"], 9: []})
+    holders, held = index.held(["cat", "dog", "owl", "cow"], [7, 3, 8, 0, 9])
+
+    assert holders == [3, 1, 1, 0]
+    assert held.tolist() == [
+        [True, True, False, True, False],
+        [False, True, False, False, False],
+        [False, False, True, False, False],
+        [False, False, False, False, False],
+    ]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_terms_come_and_go_by_thousands_and_freeze_to_the_same(seed: int) -> None:
     print(f"seed {seed}")

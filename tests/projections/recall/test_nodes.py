@@ -181,6 +181,27 @@ def test_after_any_history_links_words_and_times_are_those_of_the_living(seed: i
     assert columns(nodes, question) == columns(afresh, question)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_live_rows_links_and_outlines_are_right_after_each_change(seed: int) -> None:
+    print("seed", seed)
+    chance, nodes = random.Random(seed), NodeSet()
+    for number in range(60):
+        if len(nodes) and chance.random() < 0.45:
+            nodes.remove(chance.choice(list(nodes.row_of)))
+        else:
+            kinds = (a_chunk(f"n{number}", (number, 99), f"s{number % 3}"), a_fact(f"n{number}", (number,)))
+            nodes.add(chance.choice(kinds), "words")
+        rows, view, (_, following) = nodes.live_rows(), nodes.view(), nodes.neighbours()
+        standing = nodes.nodes_at(rows.tolist())
+        outlines = [(each.id, each.turns, each.said_at, each.length, each.stated) for each in nodes.outlines(rows)]
+
+        assert rows.tolist() == sorted(nodes.row_of.values())
+        assert dict(zip(view.before.tolist(), view.after.tolist(), strict=True)) == {
+            row: after for row, after in enumerate(following.tolist()) if after >= 0
+        }
+        assert outlines == [(each.id, each.turns, each.said_at, each.length, each.stated) for each in standing]
+
+
 def test_a_node_that_was_set_aside_comes_back_as_it_was() -> None:
     nodes = NodeSet()
     fact = a_fact("f")

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from projections.recall.agpr import NO_EMBEDDER
-from projections.recall.answering import RecallRequest, recall
+from projections.recall.answering import RecallRequest, prepare, recall
 from projections.recall.lexical import LexicalIndex
 from projections.recall.nodes import NodeKind, NodeSet, SearchNode
-from projections.recall.sessions import make_table, score_sessions
+from projections.recall.sessions import asks_of_many, make_table, score_sessions
 from projections.texts import TurnsText
 from tests.builders import MONDAY, an_id
 
@@ -111,3 +111,47 @@ def test_a_node_of_several_sessions_is_of_the_one_with_the_smallest_reference() 
     first = min(("s1", "s2"), key=an_id)
 
     assert of_row[nodes.row_of[an_id("both")]] == of_row[nodes.row_of[an_id("one" if first == "s1" else "two")]]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What has Mel painted?",
+        "Where have they both been?",
+        "So, which books HAVE you read",
+        "How often has it rained?",
+    ],
+)
+def test_a_question_in_the_perfect_asks_of_many_sessions(question: str) -> None:
+    assert asks_of_many(question)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What did Mel paint?",
+        "What does she have to do?",
+        "Where would they have gone?",
+        "I have a dog. What is its name?",
+        "What is it, I have forgotten",
+        "How many children does she have?",
+        "What a hasty haven",
+        "",
+        "what " * 10_000 + "has",
+    ],
+)
+def test_other_questions_ask_of_one_session(question: str) -> None:
+    assert not asks_of_many(question)
+
+
+def test_a_session_adds_nothing_where_many_are_asked_for() -> None:
+    nodes = NodeSet()
+    nodes.add(a_chunk("a", "one"), "Painted a horse")
+    nodes.add(a_chunk("b", "one", day=1), "A horse, painted")
+    nodes.add(a_chunk("c", "two", day=90), "It rains")
+
+    def adds(question: str) -> list[float]:
+        return list(prepare(nodes, RecallRequest(question, 3, NO_EMBEDDER)).context.sessions)
+
+    assert adds("When did Mel paint the horse?") == [NO_EMBEDDER.session_weight, 0]
+    assert adds("What has Mel painted, a horse?") == [0, 0]
