@@ -203,7 +203,7 @@ class NatsBus:
         """
         client = self._connected()
         if client is None:
-            raise BusUnavailable(f"not published: the bus is down ({self._connection_error})")
+            raise BusUnavailable(f"not published: the bus is down ({self._connection_error}); send it again later")
         with self._denials.unless(lambda denied: denied == subject.lower()):
             return await publish_and_wait(client, subject, payload, headers, timeout_s)
         raise BusForbidden("not published: our user may not publish on this subject")

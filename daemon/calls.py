@@ -172,7 +172,12 @@ class Calls:
             asker.queries.discard(scope)
         if now() < scope.deadline:
             raise ClientGone
-        advice = "it may have been done, look before you send it again" if method.write else "ask for less"
+        if method.write:
+            advice = "it may have been done, look before you send it again"
+        elif getattr(call.params, "wait_for", None) is not None:
+            advice = "perhaps what `wait_for` names was never published"
+        else:
+            advice = "ask for less"
         raise DeadlinePassed(f"The request was stopped after {method.deadline_s:g} s; {advice}.")
 
     def check_size(self, answer: bytes) -> bytes:

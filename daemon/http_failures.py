@@ -34,18 +34,18 @@ class HttpError(ProtocolError):
 
 
 class PathUnknown(MemForestError):
-    """There is nothing at this path; GET /openapi.json lists what there is."""
+    """There is nothing at this path; GET /openapi.json on the Unix socket lists what there is."""
 
     code = "not_found"
 
 
 class VerbRefused(HttpError):
-    """This path takes other HTTP methods; see the Allow header."""
+    """This path takes other HTTP methods, those of the Allow header."""
 
     status = 405
 
     def __init__(self, allowed: tuple[str, ...]) -> None:
-        super().__init__()
+        super().__init__(f"This path takes {', '.join(allowed)} only; send one of these.")
         self.allowed = allowed
 
 

@@ -149,7 +149,7 @@ async def publish_and_wait(
             answer = await client.request(subject, payload, timeout=timeout_s, headers=sent_headers)
         reply = msgspec.json.decode(answer.data, type=PublishReply)
     except errors.NoRespondersError:
-        raise BusUnavailable("not published: no stream takes this subject") from None
+        raise BusUnavailable("not published: no stream takes this subject; `memforestd doctor` helps") from None
     except errors.OutboundBufferLimitError:
         raise BusUnavailable("not published: the bus is down") from None
     except (errors.BadSubjectError, errors.BadHeaderError):

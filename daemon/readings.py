@@ -85,9 +85,7 @@ def checkpoints(readings: Sequence[Reading]) -> dict[str, BusPosition | None]:
 
 def trouble_of(readings: Sequence[Reading]) -> str | None:
     """Which streams cannot be read now and why, as one sentence; None when all can."""
-    found = [
-        f"{each.stream} is {each.bus.state}: {each.bus.reason}" for each in readings if each.bus.state != "up"
-    ]
+    found = [f"{each.stream} is not read: {each.bus.reason}" for each in readings if each.bus.state != "up"]
     found += [f"{each.stream} waits: {each.ingest.paused}" for each in readings if each.ingest.paused]
     return "; ".join(found) or None
 

@@ -78,7 +78,8 @@ def _named(item: object, index: int) -> tuple[str, JsonObject]:
     sample_id: object = sample.get("sample_id")
     conversation: object = sample.get("conversation")
     if not isinstance(sample_id, str) or not isinstance(conversation, dict):
-        raise BadLocomo(f"Item {index} has no `sample_id` or no `conversation`.")
+        lacking = f"Item {index} has no `sample_id` or no `conversation`"
+        raise BadLocomo(f"{lacking}; `memforest import` takes other formats.")
     return sample_id, cast("JsonObject", conversation)
 
 

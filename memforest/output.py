@@ -68,7 +68,8 @@ class Screen:
         table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
         for column, first in zip(columns, cells[0], strict=True):
             is_number = first.replace(".", "", 1).isdigit()
-            table.add_column(column, justify="right" if is_number else "left", overflow="fold")
+            is_id = column == "id"  # It is copied in one piece.
+            table.add_column(column, justify="right" if is_number else "left", overflow="fold", no_wrap=is_id)
         # The last column is the text: short columns beside it must not squeeze it to a ribbon.
         console = Console(highlight=False)
         others = sum(max(map(len, column)) + 2 for column in list(zip(columns, *cells, strict=True))[:-1])

@@ -92,9 +92,9 @@ class Placing:
         user_id = opened.assumed_user_id if user_id is None else user_id
         session_id = _settle(opened.session_id, self.session, subject, opened)
         if user_id is None:
-            raise InvalidInput("the message does not say whose it is; `user` of its subscription can")
+            raise InvalidInput("the message does not say whose it is; let `user` of its subscription say it")
         if session_id is None:
-            raise InvalidInput("the message does not name its session; `session` of its subscription can")
+            raise InvalidInput("the message does not name its session; let `session` of its subscription name it")
         for each in (user_id, session_id):
             encode_token(each)  # it raises for what no id can be
         return user_id, session_id

@@ -70,7 +70,8 @@ def _passage(place: int, memory: Memory, best: float) -> Table:
         grid.add_row("", Text(tidy(f"{part.kind}: {part.reference}{caption}"), style="dim"))
     for member in memory.members or ():
         grid.add_row("", Text(tidy(f"· {shown(member.said_at, people=True)[:10]}  {member.text}"), style="dim"))
-    grid.add_row("", Text(_sources(memory), style="dim"))
+    # The id is what `why` takes.
+    grid.add_row("", Text(" · ".join(filter(None, (_sources(memory), memory.id))), style="dim"))
     return grid
 
 

@@ -38,8 +38,10 @@ def status(client: Client, screen: Screen, user: str | None) -> None:
             }
         if screen.is_terminal:
             for name, part in sections.items():
-                if phrases := " · ".join(_phrases(part)):
-                    screen.line(f"{name:<10} {phrases}")
+                # A list of parts, the other streams, has a line for each.
+                for each in cast("list[object]", part) if isinstance(part, list) else [part]:
+                    if phrases := " · ".join(_phrases(each)):
+                        screen.line(f"{name:<10} {phrases}")
         else:
             screen.table(("what", "is"), tuple(flatten(sections)), empty="The daemon says nothing of itself.")
 
@@ -51,9 +53,6 @@ def _phrases(part: object, name: str = "") -> Iterator[str]:
     if isinstance(part, dict):
         for key, value in cast("dict[str, object]", part).items():
             yield from _phrases(value, f"{name} {key}".strip())
-    elif isinstance(part, list) and part and all(isinstance(each, dict) for each in part):
-        for number, each in enumerate(cast("list[dict[str, object]]", part), start=1):
-            yield from _phrases(each, f"{name} {number}".strip())
     elif part not in (None, "", []):
         yield _phrase(name, part)
 
