@@ -45,7 +45,7 @@ class VerbRefused(HttpError):
     status = 405
 
     def __init__(self, allowed: tuple[str, ...]) -> None:
-        super().__init__(f"This path takes {', '.join(allowed)} only; send one of these.")
+        super().__init__(f"This path takes {', '.join(allowed)} only.")
         self.allowed = allowed
 
 

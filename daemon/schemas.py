@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from daemon.listings import NoParams
@@ -10,12 +12,10 @@ from daemon.listings import NoParams
 class Schemas:
     """Gives the documents that describe the daemon to programs."""
 
-    def __init__(self, version: str) -> None:
-        self._version = version
+    def __init__(self, encode_openapi: Callable[[], bytes]) -> None:
+        """`encode_openapi` makes the document of the table of methods, in which this one stands, too."""
+        self._encode_openapi = encode_openapi
 
     async def openapi(self, _: NoParams) -> msgspec.Raw:
         """The OpenAPI 3.1 document, as JSON."""
-        # Made of the table of methods, in which this one stands, too.
-        from daemon.openapi import encode_openapi
-
-        return msgspec.Raw(encode_openapi(self._version))
+        return msgspec.Raw(self._encode_openapi())

@@ -33,6 +33,7 @@ from daemon.memories import Memories
 from daemon.metrics import Metrics
 from daemon.metrics_listener import MetricsListener
 from daemon.offline.language_model import OfflineLanguageModel
+from daemon.openapi import encode_openapi
 from daemon.publishing import Publisher
 from daemon.readings import Reading, build_readings, checkpoints, make_decoder
 from daemon.replaying import Replaying
@@ -133,7 +134,7 @@ def wire(setting: Setting) -> App:
             replaying=Replaying(log, memories, clock),
             status=status,
             metrics=Metrics(log, status.status, tally),
-            schemas=Schemas(setting.version),
+            schemas=Schemas(partial(encode_openapi, setting.version)),
         )
     )
     mode, listen = parse_mode(config.socket.mode), parse_listen(config.metrics.listen)

@@ -11,7 +11,7 @@ from memforest.errors import InvalidInput
 from memforest.wire import Call, JsonObject
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from memforest.types import Published
 
@@ -25,16 +25,20 @@ def add(
     name: str | None = None,
     at: datetime | str | None = None,
     turn_id: str | None = None,
+    metadata: Mapping[str, object] | None = None,
 ) -> Call[Published]:
     """Publish one turn, or several as OpenAI messages (`role`, `content`, `name`), in a session.
 
     Without a `session_id` it is that of the day (UTC) of `at`, or of today. Without `at` the bus's own time counts
     and is flagged. Without a `turn_id` a random one is made, so that a repetition of this call is kept once.
+    `metadata` goes with every turn that has none of its own; queries can filter by it.
     """
     when = None if at is None else read_instant(at)
     address: JsonObject = {"user_id": user_id, "session_id": session_id or day_of(when)}
     own_id = turn_id or uuid4().hex
     stamp: JsonObject = {} if when is None else {"timestamp": when.isoformat()}
+    if metadata:
+        stamp["metadata"] = dict(metadata)
     if isinstance(content, str):
         speaker: JsonObject = {"role": role} if name is None else {"role": role, "name": name}
         message: JsonObject = {"type": "turn", **address, "id": own_id, **speaker, "content": content, **stamp}

@@ -14,6 +14,8 @@ from memforest.commands.sending import WAIT_TIMEOUT_S
 from memforest.publishing import wait_until_built
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from memforest.client import Client
     from memforest.output import Screen
 
@@ -31,6 +33,12 @@ TEXT_BYTES_MAX = 1 << 20
 @click.option("--name", help="The speaker's name.")
 @click.option("--at", metavar="TIME", help="When it was said, in ISO 8601 with its offset; otherwise now.")
 @click.option("--id", "turn_id", help="The turn's id: a second time with the same one it is kept once.")
+@click.option(
+    "--metadata",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Goes with it, for `query --metadata`; can be repeated.",
+)
 @click.option("--wait", is_flag=True, help="Return when it can be asked for and nothing of USER waits.")
 @with_daemon
 def add(
@@ -43,6 +51,7 @@ def add(
     name: str | None,
     at: str | None,
     turn_id: str | None,
+    metadata: Sequence[str],
     wait: bool,
 ) -> None:
     """Add TEXT, which USER's memory is to know, as one turn of a session; `-` reads standard input."""
@@ -50,7 +59,16 @@ def add(
     if not said.strip():
         raise click.UsageError("There is nothing to add.")
     session = session or adding.day_of(None if at is None else adding.read_instant(at))
-    call = adding.add(user, said, session_id=session, role=role, name=name, at=at, turn_id=turn_id)
+    call = adding.add(
+        user,
+        said,
+        session_id=session,
+        role=role,
+        name=name,
+        at=at,
+        turn_id=turn_id,
+        metadata=_read_metadata(metadata),
+    )
     result = client.request(call.method, call.params, repeatable=call.repeatable)
     published = call.read(result)
     if wait:
@@ -65,6 +83,17 @@ def add(
         if published.duplicate
         else f"{turn} added: message {published.seq} of {published.stream}."
     )
+
+
+def _read_metadata(given: Sequence[str]) -> dict[str, object]:
+    """The texts by name; several for one name become a list."""
+    values: dict[str, list[str]] = {}
+    for each in given:
+        name, equals, text = each.partition("=")
+        if not name or not equals:
+            raise click.BadParameter("is a name and a value: channel=email", param_hint="--metadata")
+        values.setdefault(name, []).append(text)
+    return {name: texts[0] if len(texts) == 1 else texts for name, texts in values.items()}
 
 
 def _read_standard_input() -> str:

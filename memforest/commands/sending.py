@@ -119,9 +119,17 @@ def _shown_progress(start: int, total: int) -> Generator[Callable[[int], None]]:
 
 
 def _count_open(client: Client, tally: Tally) -> int:
-    """How many sessions of these users go on: the turns of their open chunks are no facts yet."""
-    sessions = [each for user_id in tally.last_keys for each in client.sessions(user_id)]
-    return sum(each.state == "open" for each in sessions)
+    """How many of the sessions that were sent go on: the turns of their open chunks are no facts yet.
+
+    Memories alone wait for nothing: they are facts at once.
+    """
+    if not tally.turns:
+        return 0
+    return sum(
+        each.state == "open" and each.session_id in session_ids
+        for user_id, session_ids in tally.sessions.items()
+        for each in client.sessions(user_id)
+    )
 
 
 def summary_of(sent: Sent) -> dict[str, object]:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
-from memforest.errors import InvalidInput
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -17,10 +15,6 @@ if TYPE_CHECKING:
 # Where the time of a turn is from: itself, the session or conversation it stands in, or nowhere. Then the bus's
 # own time of the message counts, and the daemon flags it.
 Dated: TypeAlias = Literal["itself", "session", "nowhere"]
-
-
-class BadExport(InvalidInput):
-    """The file is not what it is said to be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from memforest.importing.chatgpt import is_conversations, read_chatgpt
-from memforest.importing.entries import NO_USER, BadExport, Chosen, Entry, Found, Reader, Skipped
-from memforest.importing.items import Item, read_items
+from memforest.importing.entries import NO_USER, Chosen, Entry, Found, Reader, Skipped
+from memforest.importing.items import BadExport, Item, read_items
 from memforest.importing.longmemeval import read_longmemeval
 from memforest.importing.mem0 import read_mem0
 from memforest.importing.openai import read_openai

@@ -14,7 +14,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
-from memforest.importing.entries import BadExport
+from memforest.errors import InvalidInput
 from memforest.wire import decode_json
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 ITEM_BYTES_MAX = 64 << 20
 _PIECE_BYTES = 1 << 16
 _MARK = re.compile(r"[^ \t\r\n]")
+
+
+class BadExport(InvalidInput):
+    """The file is not what it is said to be."""
 
 
 class _Readable(Protocol):

@@ -251,6 +251,17 @@ async def test_an_explanation_changes_nothing_and_shows_texts_that_are_cut(parts
     assert (explanation.parameters.mode, explanation.parameters.k) == ("agpr", 3)
 
 
+async def test_an_explanation_has_the_weight_that_sessions_had_for_this_question(parts: Parts) -> None:
+    await say_cities(parts)
+    one = await parts.ask("Who was in Bern last week?", explain=True)
+    many = await parts.ask("Where has Alice been?", explain=True)
+
+    assert one.explanation is not None
+    assert many.explanation is not None
+    assert one.explanation.parameters.session_weight == AgprParameters().session_weight
+    assert many.explanation.parameters.session_weight == 0
+
+
 async def test_an_answer_says_how_sure_it_is(parts: Parts) -> None:
     await say_cities(parts)
     said, unsaid = await parts.ask("Who was in Bern last week?"), await parts.ask("Which yacht did Nate charter?")

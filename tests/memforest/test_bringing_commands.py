@@ -61,6 +61,15 @@ def test_add_publishes_one_turn_in_the_session_of_its_day(daemon: FakeDaemon) ->
     assert again.stdout == "Turn m-1 of session 2024-07-02 of alice was known already.\n"
 
 
+def test_what_goes_with_an_added_turn_is_a_text_or_a_list_by_name(daemon: FakeDaemon) -> None:
+    given = ("--metadata", "channel=mail", "--metadata", "tag=a", "--metadata", "tag=b=c")
+    run(daemon, "add", "alice", "Hi.", *given)
+    wrong = run(daemon, "add", "alice", "Hi.", "--metadata", "channel")
+
+    assert [each["metadata"] for each in messages(daemon)] == [{"channel": "mail", "tag": ["a", "b=c"]}]
+    assert (wrong.exit_code, "channel=email" in wrong.stderr) == (2, True)
+
+
 def test_add_reads_standard_input_and_leaves_the_time_to_the_bus(daemon: FakeDaemon) -> None:
     result = run(
         daemon, "add", "alice", "-", "--session", "s1", "--role", "assistant", "--json", input="Two\nlines.\n"

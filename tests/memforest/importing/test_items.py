@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memforest.importing import items
-from memforest.importing.entries import BadExport
-from memforest.importing.items import read_items
+from memforest.importing.items import BadExport, read_items
 
 if TYPE_CHECKING:
     from pathlib import Path
