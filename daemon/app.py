@@ -16,11 +16,10 @@ from importlib.metadata import version as installed_version
 
 import anyio
 
-from daemon.bus import BusUnavailable
+from daemon.bus.bus_messages import BusUnavailable
 from daemon.config import Config
 from daemon.derived import DERIVED, DerivedStore
 from daemon.disk import MIB
-from daemon.embedders import close_embedder, make_embedder
 from daemon.leaving import leave
 from daemon.lifecycle import (
     collect_seldom,
@@ -31,6 +30,7 @@ from daemon.lifecycle import (
     watch_signals,
 )
 from daemon.logs import Report
+from daemon.models.embedders import close_embedder, make_embedder
 from daemon.wiring import App, Setting, wire
 from events.faults import arm
 from events.integrity import check_start

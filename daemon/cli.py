@@ -14,8 +14,6 @@ import click
 import msgspec
 
 from daemon.app import daemon_version, serve
-from daemon.cli_replay import replay_command
-from daemon.cli_store import backup, migrate, restore
 from daemon.command_line import (
     EX_CONFIG,
     EX_DATAERR,
@@ -32,9 +30,11 @@ from daemon.command_line import (
 )
 from daemon.config import Config, effective_values
 from daemon.config_values import ConfigInvalid
-from daemon.findings import Finding
 from daemon.logs import configure_logs
-from daemon.verify import UserVerdict, verify
+from daemon.upkeep.cli_replay import replay_command
+from daemon.upkeep.cli_store import backup, migrate, restore
+from daemon.upkeep.findings import Finding
+from daemon.upkeep.verify import UserVerdict, verify
 from events.errors import LogDamaged, MemForestError, StoreUnusable
 from events.integrity import PAGE_EVENTS
 from events.log import LogReader
@@ -69,7 +69,7 @@ def run(config_path: Path | None, data: str | None, embedded_bus: bool, serve_da
 @click.option("--keep", is_flag=True, help="Leave the daemon running with the demo's store.")
 def demo(keep: bool) -> None:
     """Show the whole product on a conversation of a year, in a temporary directory."""
-    from daemon.demo import run_demo
+    from daemon.upkeep.demo import run_demo
 
     sys.exit(anyio.run(run_demo, keep))
 
@@ -101,7 +101,7 @@ def doctor(config_path: Path | None, data: str | None, create: bool, deep: bool,
     Ends with 0 when nothing is wrong or there are warnings only, 1 at an error, 65 at damage that --deep finds,
     78 when the configuration cannot be used.
     """
-    from daemon.doctor import create_stream, examine, examine_log
+    from daemon.upkeep.doctor import create_stream, examine, examine_log
 
     try:
         read = load_configuration(config_path, data)
@@ -214,8 +214,8 @@ def _show_findings(findings: list[Finding], as_json: bool) -> None:
 @click.argument("document", type=click.Choice(["openapi", "asyncapi"]))
 def schema(document: str) -> None:
     """Print the document that describes what the daemon answers over HTTP, or what it takes from the bus."""
-    from daemon.asyncapi import encode_asyncapi
-    from daemon.openapi import encode_openapi
+    from daemon.serving.asyncapi import encode_asyncapi
+    from daemon.serving.openapi import encode_openapi
 
     encode = encode_openapi if document == "openapi" else encode_asyncapi
     click.echo(encode(daemon_version()))

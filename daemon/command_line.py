@@ -9,10 +9,10 @@ from typing import NoReturn
 
 import click
 
-from daemon.calls import place_of
 from daemon.config import Config, read_config
 from daemon.config_values import ConfigInvalid
 from daemon.lifecycle import DirectoryInUse
+from daemon.serving.calls import place_of
 from events import database as reasons
 from events.errors import LogDamaged, MemForestError, StoreIsNewer, StoreUnusable
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from daemon.bus.subscriptions import Subscription, check_decoder, read_subscriptions
 from daemon.config_models import AGPR_BY_EMBEDDER, Models, check_models, complete_endpoint
 from daemon.config_values import ConfigInvalid, build_sections, parse_listen
-from daemon.subscriptions import Subscription, check_decoder, read_subscriptions
 from events.errors import InvalidInput
 from projections.eventtree.parameters import EventTreeParameters
 from projections.memory import MemoryParameters

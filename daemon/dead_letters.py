@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from daemon.bus import BusMessage
-from daemon.decoding import Decoder
-from daemon.protocol import Params
+from daemon.bus.bus_messages import BusMessage
+from daemon.decoders.decoding import Decoder
+from daemon.serving.protocol import Params
 from events.appending import Batch
 from events.dead_letters import DeadLetter, StoredLetter, drop_letter, read_letter, read_letters
 from events.erasure import truncate_wal

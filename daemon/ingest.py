@@ -12,9 +12,10 @@ from typing import TypeAlias
 import anyio
 
 from daemon.backpressure import Backpressure
-from daemon.bus import Batch as BusBatch
-from daemon.bus import BusMessage, BusUnavailable, NatsBus
-from daemon.decoding import Decoder
+from daemon.bus.bus_messages import Batch as BusBatch
+from daemon.bus.bus_messages import BusMessage, BusUnavailable
+from daemon.bus.nats_bus import NatsBus
+from daemon.decoders.decoding import Decoder
 from daemon.logs import Report
 from daemon.memories import Memories
 from events.appending import Batch, Outcome

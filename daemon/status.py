@@ -6,18 +6,18 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from daemon.answer_types import Watermark
-from daemon.answers import Answerer
-from daemon.bus import NatsBus
+from daemon.asking.answer_types import Watermark
+from daemon.asking.answers import Answerer
+from daemon.asking.listings import NoParams
+from daemon.building.worker import Worker
+from daemon.bus.nats_bus import NatsBus
+from daemon.bus.readings import Reading, ReadingShown, show_reading, trouble_of
 from daemon.derived import DerivedStore
 from daemon.disk import Disk
 from daemon.ingest import Ingest
-from daemon.listings import NoParams
 from daemon.memories import Memories
-from daemon.protocol import Params
-from daemon.readings import Reading, ReadingShown, show_reading, trouble_of
+from daemon.serving.protocol import Params
 from daemon.vectors import VectorFiller
-from daemon.worker import Worker
 from events.log import EventLog
 from events.time import Instant
 from projections.ports import Embedder, LanguageModel

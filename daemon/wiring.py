@@ -7,49 +7,49 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
-from daemon.answers import Answerer
+from daemon.asking.answers import Answerer
+from daemon.asking.differences import Differences
+from daemon.asking.history import History
+from daemon.asking.listings import Listings
+from daemon.asking.session_events import SessionEvents
+from daemon.asking.structures import Structures
+from daemon.asking.tree_nodes import TreeNodesReader
+from daemon.asking.why import Provenance
 from daemon.backpressure import Backpressure
-from daemon.bus import NatsBus
-from daemon.bus_erasure import BusEraser
-from daemon.calls import Tally
-from daemon.compaction import Compactor
+from daemon.building.compaction import Compactor
+from daemon.building.corrections import Corrections
+from daemon.building.replaying import Replaying
+from daemon.building.worker import Worker, WorkerParameters
+from daemon.bus.bus_erasure import BusEraser
+from daemon.bus.embedded_bus import EMBEDDED_BUS_FOLDER, EmbeddedBus
+from daemon.bus.nats_bus import NatsBus
+from daemon.bus.publishing import Publisher
+from daemon.bus.readings import Reading, build_readings, checkpoints, make_decoder
+from daemon.bus.tombstone_bucket import TombstoneBucket, bucket_name
+from daemon.bus.tombstones import TombstoneKeeper
 from daemon.config import Config, hide_password, parse_mode
 from daemon.config_values import parse_listen
-from daemon.corrections import Corrections
 from daemon.dead_letters import DeadLetters
-from daemon.decoding import Decoder
+from daemon.decoders.decoding import Decoder
 from daemon.derived import DerivedStore
-from daemon.differences import Differences
 from daemon.disk import MIB, Disk
-from daemon.embedded_bus import EMBEDDED_BUS_FOLDER, EmbeddedBus
-from daemon.erasing import Erasing
-from daemon.forgetting import Forgetter
-from daemon.handlers import Answering, make_handlers
-from daemon.history import History
+from daemon.erasure.erasing import Erasing
+from daemon.erasure.forgetting import Forgetter
 from daemon.ingest import Ingest
-from daemon.listings import Listings
 from daemon.logs import Report
 from daemon.memories import Memories
-from daemon.metrics import Metrics
-from daemon.metrics_listener import MetricsListener
 from daemon.offline.language_model import OfflineLanguageModel
-from daemon.openapi import encode_openapi
-from daemon.publishing import Publisher
-from daemon.readings import Reading, build_readings, checkpoints, make_decoder
-from daemon.replaying import Replaying
-from daemon.schemas import Schemas
-from daemon.session_events import SessionEvents
+from daemon.serving.calls import Tally
+from daemon.serving.handlers import Answering, make_handlers
+from daemon.serving.metrics import Metrics
+from daemon.serving.metrics_listener import MetricsListener
+from daemon.serving.openapi import encode_openapi
+from daemon.serving.schemas import Schemas
+from daemon.serving.socket_server import SocketServer
 from daemon.snapshots import Snapshots, fingerprint_of_folding
-from daemon.socket_server import SocketServer
 from daemon.status import Status
-from daemon.structures import Structures
-from daemon.tombstone_bucket import TombstoneBucket, bucket_name
-from daemon.tombstones import TombstoneKeeper
-from daemon.tree_nodes import TreeNodesReader
 from daemon.vector_source import VectorSource
 from daemon.vectors import VectorFiller
-from daemon.why import Provenance
-from daemon.worker import Worker, WorkerParameters
 from events.log import EventLog, LogReader
 from events.time import Instant
 from projections.ports import Embedder

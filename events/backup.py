@@ -1,6 +1,6 @@
 """Copies of a store: made beside a running daemon, checked event by event, and told what was forgotten since.
 
-Plain functions on files; which files, and where tombstones come from, is decided in daemon/backup.py.
+Plain functions on files; which files, and where tombstones come from, is decided in daemon/upkeep/backup.py.
 """
 
 from __future__ import annotations

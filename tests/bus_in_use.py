@@ -8,10 +8,12 @@ from pathlib import Path
 
 import anyio
 
-from daemon.bus import BusMessage, BusPosition, NatsBus
-from daemon.embedded_bus import EmbeddedBus
+from daemon.bus.bus_messages import BusMessage
+from daemon.bus.embedded_bus import EmbeddedBus
+from daemon.bus.nats_bus import NatsBus
+from daemon.bus.subjects import turn_subject
 from daemon.logs import quiet
-from daemon.subjects import turn_subject
+from events.envelope import BusPosition
 from tests.waiting import wait_until
 
 TURNS = turn_subject("alice", "s1")

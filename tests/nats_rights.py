@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 
-from daemon.embedded_bus import LOOPBACK, find_server, tied_to_this_process
+from daemon.bus.embedded_bus import LOOPBACK, find_server, tied_to_this_process
 from tests.nats_server import READY_WITHIN_S, OutsideServer
 
 

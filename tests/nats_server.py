@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import anyio.abc
 
-from daemon.embedded_bus import LOOPBACK, find_server, free_port, tied_to_this_process
+from daemon.bus.embedded_bus import LOOPBACK, find_server, free_port, tied_to_this_process
 from tests.waiting import wait_until
 
 READY_WITHIN_S = 10

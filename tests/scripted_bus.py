@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from daemon.bus import NatsBus
-from daemon.bus_erasure import BusEraser, BusErasure
-from daemon.bus_messages import BusUnavailable
-from daemon.erasing import Erasing
+from daemon.bus.bus_erasure import BusEraser, BusErasure
+from daemon.bus.bus_messages import BusUnavailable
+from daemon.bus.nats_bus import NatsBus
+from daemon.bus.tombstone_bucket import BucketMissing, TombstoneBucket
+from daemon.erasure.erasing import Erasing
 from daemon.logs import Report
-from daemon.tombstone_bucket import BucketMissing, TombstoneBucket
 from events.envelope import BusPosition
 from events.log import EventLog
 from events.time import Instant

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from daemon.bus_messages import BusMessage
+from daemon.bus.bus_messages import BusMessage
 from daemon.decoders.native import Opened, is_native, open_native, read_object, read_text
 from daemon.decoders.openai import open_chat
 from events.errors import InvalidInput

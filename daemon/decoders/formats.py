@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, get_args
 
-from daemon.bus_messages import BusMessage
+from daemon.bus.bus_messages import BusMessage
 from daemon.decoders.cloudevents import ATTRIBUTES, as_structured, open_cloudevent
 from daemon.decoders.native import Message, Opened, open_native, read_object
 from daemon.decoders.openai import open_openai

@@ -8,8 +8,8 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
-from daemon.protocol import nests_too_deep
 from daemon.reasons import reason_without_values
+from daemon.serving.protocol import nests_too_deep
 from events.errors import InvalidInput
 
 # A message fits one transaction; more turns are better sent as several messages.

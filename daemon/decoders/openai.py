@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from daemon.bus_messages import BusMessage
-from daemon.content_parts import PARTS_MAX
+from daemon.bus.bus_messages import BusMessage
+from daemon.decoders.content_parts import PARTS_MAX
 from daemon.decoders.native import (
     TURNS_MAX,
     Message,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from daemon.bus_messages import BusMessage
+from daemon.bus.bus_messages import BusMessage
 from daemon.decoders.native import (
     Message,
     Opened,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
+from daemon.bus.subjects import ROOT, ParsedSubject, decode_token, encode_token, parse_subject
 from daemon.decoders.native import Opened
 from daemon.decoders.synonyms import find_ids
-from daemon.subjects import ROOT, ParsedSubject, decode_token, encode_token, parse_subject
 from events.errors import InvalidInput
 
 # What a template is made of: text as it is, a token of the subject (from 1), a field by its path.

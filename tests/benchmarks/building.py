@@ -14,15 +14,15 @@ from statistics import median
 import anyio
 import msgspec
 
-from daemon.answers import Answerer
-from daemon.bus_messages import BusMessage
-from daemon.decoding import Decoder
+from daemon.asking.answers import Answerer
+from daemon.asking.query_params import QueryParams
+from daemon.building.worker import Worker, WorkerParameters
+from daemon.bus.bus_messages import BusMessage
+from daemon.decoders.decoding import Decoder
 from daemon.folding import fold_from_nothing
 from daemon.memories import Memories
 from daemon.offline.embedder import HashingEmbedder
 from daemon.offline.language_model import OfflineLanguageModel
-from daemon.query_params import QueryParams
-from daemon.worker import Worker, WorkerParameters
 from events.appending import Batch
 from events.dead_letters import DeadLetter
 from events.envelope import NewEvent

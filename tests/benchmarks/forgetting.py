@@ -16,15 +16,15 @@ from statistics import median
 
 import anyio
 
-from daemon.answers import Answerer
-from daemon.fingerprints import Fingerprints
-from daemon.forgetting import Forgetter
+from daemon.asking.answers import Answerer
+from daemon.asking.query_params import QueryParams
+from daemon.erasure.fingerprints import Fingerprints
+from daemon.erasure.forgetting import Forgetter
+from daemon.erasure.receipts import Receipt
+from daemon.erasure.residue import IsKept, ScanResult, scan
 from daemon.logs import quiet
 from daemon.memories import Memories
 from daemon.offline.embedder import HashingEmbedder
-from daemon.query_params import QueryParams
-from daemon.receipts import Receipt
-from daemon.residue import IsKept, ScanResult, scan
 from events.envelope import NewEvent, identify
 from events.log import GROUP_EVENTS_MAX, EventLog
 from events.memory import Admission, ExtractedFact, FactsAdmitted, FactsExtracted, Mention, Pointer

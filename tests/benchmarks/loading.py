@@ -22,14 +22,14 @@ from typing import NamedTuple
 
 import anyio
 
-from daemon.answers import Answerer
+from daemon.asking.answers import Answerer
+from daemon.asking.query_params import QueryParams
 from daemon.derived import DERIVED, DerivedStore
 from daemon.folding import fold_from_nothing
 from daemon.lifecycle import collect_seldom
 from daemon.logs import quiet
 from daemon.memories import Memories
 from daemon.offline.embedder import HashingEmbedder
-from daemon.query_params import QueryParams
 from daemon.snapshots import Snapshots
 from daemon.vector_source import VectorSource
 from events.envelope import Reference

@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 from itertools import accumulate
 from pathlib import Path
 
+from daemon.building.work import Origin, plan_extractions, plan_summaries
 from daemon.folding import fold
 from daemon.offline.language_model import OfflineLanguageModel
-from daemon.work import Origin, plan_extractions, plan_summaries
 from events.appending import Batch
 from events.envelope import NewEvent
 from events.log import GROUP_EVENTS_MAX, EventLog

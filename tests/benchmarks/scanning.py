@@ -5,8 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from daemon.fingerprints import Fingerprints
-from daemon.searching import BLOCK_BYTES, Request, search_folder
+from daemon.erasure.fingerprints import Fingerprints
+from daemon.erasure.searching import BLOCK_BYTES, Request, search_folder
 from tests.benchmarks.measuring import Figure, Row, median_cpu, ms, sized, spend
 from tests.benchmarks.samples import Speech
 

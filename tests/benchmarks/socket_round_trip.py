@@ -25,10 +25,10 @@ import anyio
 import msgspec
 import uvicorn
 
-from daemon.answer_types import Answer, MemoryShown, Source, Watermark
-from daemon.listings import NoParams
-from daemon.protocol import Method
-from daemon.socket_server import SocketServer
+from daemon.asking.answer_types import Answer, MemoryShown, Source, Watermark
+from daemon.asking.listings import NoParams
+from daemon.serving.protocol import Method
+from daemon.serving.socket_server import SocketServer
 from tests.benchmarks.measuring import Figure, Row, percentile, sized, us
 from tests.benchmarks.samples import Speech
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import anyio
 
-from daemon.answer_types import Answer
-from daemon.answers import Answerer
-from daemon.compaction import Compactor
-from daemon.erasing import Erasing
-from daemon.forgetting import Forgetter
+from daemon.asking.answer_types import Answer
+from daemon.asking.answers import Answerer
+from daemon.asking.query_params import QueryParams
+from daemon.building.compaction import Compactor
+from daemon.building.worker import Worker, WorkerParameters
+from daemon.erasure.erasing import Erasing
+from daemon.erasure.forgetting import Forgetter
 from daemon.memories import MEMORIES_MAX, Memories
-from daemon.query_params import QueryParams
-from daemon.worker import Worker, WorkerParameters
 from events.envelope import Reference
 from events.log import EventLog
 from events.reading import read_user

@@ -13,9 +13,9 @@ from typing import Any
 
 import anyio
 
-from daemon.calls import SocketLimits
-from daemon.protocol import Handlers, Method, Params
-from daemon.socket_server import SocketServer
+from daemon.serving.calls import SocketLimits
+from daemon.serving.protocol import Handlers, Method, Params
+from daemon.serving.socket_server import SocketServer
 
 
 class Nothing(Params, frozen=True):

@@ -8,10 +8,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from daemon.answers import Answerer
-from daemon.contexts import QUARTERS, context_line, count_quarters
-from daemon.explanations import CANDIDATE_TEXT_MAX
-from daemon.query_params import K_MAX, QUESTION_CHARACTERS_MAX, QueryParams
+from daemon.asking.answers import Answerer
+from daemon.asking.contexts import QUARTERS, context_line, count_quarters
+from daemon.asking.explanations import CANDIDATE_TEXT_MAX
+from daemon.asking.query_params import K_MAX, QUESTION_CHARACTERS_MAX, QueryParams
 from events.envelope import NewEvent
 from events.erasure import erase_slice
 from events.errors import InvalidInput

@@ -14,11 +14,11 @@ import anyio
 import pytest
 
 from daemon.app import run, start, stop
+from daemon.bus.embedded_bus import LOOPBACK, EmbeddedBusFailed, free_port
 from daemon.config import Bus, Config, Data, MemTree
-from daemon.embedded_bus import LOOPBACK, EmbeddedBusFailed, free_port
 from daemon.lifecycle import DirectoryInUse
-from daemon.socket_server import SocketUnusable
-from daemon.verify import verify
+from daemon.serving.socket_server import SocketUnusable
+from daemon.upkeep.verify import verify
 from daemon.wiring import App
 from events.errors import StoreUnusable
 from events.log import LogReader

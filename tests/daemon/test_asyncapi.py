@@ -12,11 +12,11 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from daemon.asyncapi import EXAMPLES, make_asyncapi
-from daemon.bus_messages import BusMessage
+from daemon.bus.bus_messages import BusMessage
+from daemon.bus.subjects import control_subject, turn_subject
 from daemon.cli import main
-from daemon.decoding import Decoder
-from daemon.subjects import control_subject, turn_subject
+from daemon.decoders.decoding import Decoder
+from daemon.serving.asyncapi import EXAMPLES, make_asyncapi
 from events.dead_letters import DeadLetter
 from tests.builders import KEYS, MONDAY
 

@@ -20,11 +20,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from daemon import command_line
-from daemon.backup import back_up
+from daemon.bus.tombstone_sources import TombstoneList
 from daemon.cli import main
 from daemon.lifecycle import lock_directory
-from daemon.restore import restore_backup
-from daemon.tombstone_sources import TombstoneList
+from daemon.upkeep.backup import back_up
+from daemon.upkeep.restore import restore_backup
 from events.appending import Batch
 from events.backup import read_forgotten, verify_copy
 from events.envelope import NewEvent

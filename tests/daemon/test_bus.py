@@ -11,7 +11,8 @@ import nats
 import pytest
 from nats.js.api import RetentionPolicy
 
-from daemon.bus import Batch, BusUnavailable, NatsBus, PublishOutcomeUnknown
+from daemon.bus.bus_messages import Batch, BusUnavailable, PublishOutcomeUnknown
+from daemon.bus.nats_bus import NatsBus
 from events.errors import InvalidInput
 from tests.bus_in_use import (
     TURNS,

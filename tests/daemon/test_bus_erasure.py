@@ -12,10 +12,11 @@ import nats
 import pytest
 from nats.aio.client import Client
 
-from daemon.bus import BusUnavailable, NatsBus
-from daemon.bus_erasure import BusEraser, BusErasure, is_foreign, obstacle_of
-from daemon.embedded_bus import LOOPBACK
-from daemon.jetstream_api import API_TIMEOUT_S, StreamConfiguration
+from daemon.bus.bus_erasure import BusEraser, BusErasure, is_foreign, obstacle_of
+from daemon.bus.bus_messages import BusUnavailable
+from daemon.bus.embedded_bus import LOOPBACK
+from daemon.bus.jetstream_api import API_TIMEOUT_S, StreamConfiguration
+from daemon.bus.nats_bus import NatsBus
 from events.envelope import BusPosition
 from tests.bus_in_use import TURNS, bus_with_stream, fetch_all, publish, running_bus
 from tests.nats_rights import server_denying

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.circuit import (
+from daemon.models.circuit import (
     FAILURES_MAX,
     OPEN_MAX_S,
     OPEN_S,

@@ -7,9 +7,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from daemon.compaction import CompactionRunning, live_nodes
-from daemon.handlers import CompactParams
-from daemon.work import AnswerInvalid
+from daemon.building.compaction import CompactionRunning, live_nodes
+from daemon.building.work import AnswerInvalid
+from daemon.serving.handlers import CompactParams
 from events.log import EventLog
 from events.memory import NodesMerged, Task, UnitsPartitioned
 from events.reading import read_user

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from daemon.contexts import QUARTERS, context_line, count_quarters, fit_tokens
+from daemon.asking.contexts import QUARTERS, context_line, count_quarters, fit_tokens
 from tests.builders import MONDAY
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import anyio
 import pytest
 
-from daemon.compaction import live_nodes
-from daemon.correction_plans import FactUnknown
-from daemon.corrections import (
+from daemon.asking.structures import FactShown, FactSource, PageParams, Structures
+from daemon.building.compaction import live_nodes
+from daemon.building.correction_plans import FactUnknown
+from daemon.building.corrections import (
     TEXT_CHARACTERS_MAX,
     Corrections,
     CorrectParams,
@@ -17,11 +18,10 @@ from daemon.corrections import (
     FactSettled,
     PinParams,
 )
+from daemon.building.replaying import Replaying, ReplayParams
+from daemon.erasure.receipts import UserUnknown
 from daemon.folding import fold_from_nothing
 from daemon.memories import Memories
-from daemon.receipts import UserUnknown
-from daemon.replaying import Replaying, ReplayParams
-from daemon.structures import FactShown, FactSource, PageParams, Structures
 from events.errors import InvalidInput
 from events.memory import FactCorrected, FactPinned, FactRetracted
 from events.reading import read_user

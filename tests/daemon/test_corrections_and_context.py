@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from daemon.corrections import Corrections, CorrectParams, FactParams, PinParams
-from daemon.structures import FactShown, PageParams, Structures
+from daemon.asking.structures import FactShown, PageParams, Structures
+from daemon.building.corrections import Corrections, CorrectParams, FactParams, PinParams
 from events.log import EventLog
 from events.memory import ExtractedFact, FactCorrected, FactPinned, FactRetracted, FactsExtracted
 from events.reading import read_user

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from daemon.bus import BusMessage
+from daemon.bus.bus_messages import BusMessage
 from daemon.dead_letters import (
     LIMIT_MAX,
     DeadLetters,
@@ -21,7 +21,7 @@ from daemon.dead_letters import (
     LetterStillDead,
     LetterUnknown,
 )
-from daemon.decoding import Decoder
+from daemon.decoders.decoding import Decoder
 from events.dead_letters import DeadLetter
 from events.erasure import truncate_wal
 from events.errors import InvalidInput

@@ -9,9 +9,9 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
-from daemon.bus import BusMessage
-from daemon.decoding import TURNS_MAX, Decoder, parse_message, turn_key
-from daemon.subjects import control_subject, turn_subject
+from daemon.bus.bus_messages import BusMessage
+from daemon.bus.subjects import control_subject, turn_subject
+from daemon.decoders.decoding import TURNS_MAX, Decoder, parse_message, turn_key
 from events.dead_letters import DeadLetter
 from events.envelope import BusPosition, NewEvent
 from events.errors import InvalidInput

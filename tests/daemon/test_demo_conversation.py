@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 import Stemmer
 
-from daemon.demo_conversation import (
+from daemon.upkeep.demo_conversation import (
     DEMO_FORGOTTEN_SESSION_ID,
     DEMO_USER_ID,
     QUESTIONS,

@@ -14,7 +14,7 @@ import pytest
 
 from daemon.derived import DERIVED, DerivedStore
 from daemon.derived_snapshots import PIECE_BYTES
-from daemon.erasing import erase, erase_what_was_retracted, sample
+from daemon.erasure.erasing import erase, erase_what_was_retracted, sample
 from daemon.store_files import with_sidecars
 from events.erasure import read_unerased
 from events.errors import StoreUnusable

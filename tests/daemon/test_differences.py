@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.differences import Difference, Differences, DiffParams
+from daemon.asking.differences import Difference, Differences, DiffParams
+from daemon.asking.history import History
+from daemon.erasure.receipts import UserUnknown
 from daemon.folding import fold_from_nothing
-from daemon.history import History
-from daemon.receipts import UserUnknown
 from events.errors import InvalidInput
 from events.log import EventLog
 from tests.builders import ManualClock, a_batch, a_forgetting

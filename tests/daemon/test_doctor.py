@@ -9,12 +9,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from daemon.bus import BusUnavailable
+from daemon.bus.bus_messages import BusUnavailable
+from daemon.bus.embedded_bus import LOOPBACK, free_port
 from daemon.config import Bus, Config, Data, Socket
 from daemon.disk import MIB, Ballast
-from daemon.doctor import create_stream, examine, examine_log
-from daemon.embedded_bus import LOOPBACK, free_port
-from daemon.findings import Finding
+from daemon.upkeep.doctor import create_stream, examine, examine_log
+from daemon.upkeep.findings import Finding
 from events.log import EventLog
 from tests.builders import ManualClock, a_batch, a_dead_letter, a_forgetting, a_turn
 from tests.bus_in_use import unattended_server

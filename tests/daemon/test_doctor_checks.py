@@ -12,12 +12,15 @@ import anyio
 import pytest
 from click.testing import CliRunner
 
+from daemon.bus.jetstream_api import NANOSECONDS, StreamConfiguration, stream_configuration
+from daemon.bus.subjects import CONTROL_SUBJECTS, TURN_SUBJECTS
+from daemon.bus.subscriptions import Subscription
 from daemon.cli import main
 from daemon.config import Bus, Config, Data
 from daemon.disk import MIB
-from daemon.doctor import create_stream
-from daemon.doctor_bus import CREATE, examine_bus, examine_clock, examine_stream
-from daemon.doctor_host import (
+from daemon.upkeep.doctor import create_stream
+from daemon.upkeep.doctor_bus import CREATE, examine_bus, examine_clock, examine_stream
+from daemon.upkeep.doctor_host import (
     examine_files,
     examine_memory,
     examine_mount,
@@ -27,11 +30,8 @@ from daemon.doctor_host import (
     memory_limit_bytes,
     mount_of,
 )
-from daemon.doctor_store import examine_running, examine_socket, examine_store, lock_holder
-from daemon.findings import Finding
-from daemon.jetstream_api import NANOSECONDS, StreamConfiguration, stream_configuration
-from daemon.subjects import CONTROL_SUBJECTS, TURN_SUBJECTS
-from daemon.subscriptions import Subscription
+from daemon.upkeep.doctor_store import examine_running, examine_socket, examine_store, lock_holder
+from daemon.upkeep.findings import Finding
 from events.log import EventLog
 from tests.builders import ManualClock, a_turn
 from tests.nats_rights import server_denying

@@ -7,11 +7,11 @@ from importlib.util import find_spec
 
 import pytest
 
+from daemon.bus.embedded_bus import LOOPBACK, free_port
 from daemon.config import Config
 from daemon.config_models import Models
-from daemon.doctor_embedder import examine_embedder
-from daemon.embedded_bus import LOOPBACK, free_port
-from daemon.findings import Finding
+from daemon.upkeep.doctor_embedder import examine_embedder
+from daemon.upkeep.findings import Finding
 from tests.openai_stub import Answers, OpenAiStub, running_stub
 
 KEY = "sk-Xylophon"

@@ -11,8 +11,8 @@ from typing import TypeVar
 import anyio
 import pytest
 
+from daemon.building.worker import PLANNERS
 from daemon.folding import fold_from_nothing
-from daemon.worker import PLANNERS
 from events.hindsight import read_hindsight
 from events.log import EventLog
 from tests.builders import KEYS, SECRET, ManualClock, a_revision, a_turn, seeded_nonces

@@ -15,7 +15,7 @@ import anyio
 import anyio.abc
 import pytest
 
-from daemon.embedded_bus import (
+from daemon.bus.embedded_bus import (
     LOOPBACK,
     EmbeddedBus,
     EmbeddedBusFailed,
@@ -34,7 +34,7 @@ SMALL_DAEMON = """
 import sys
 from pathlib import Path
 import anyio
-from daemon.embedded_bus import EmbeddedBus
+from daemon.bus.embedded_bus import EmbeddedBus
 
 async def main():
     bus = EmbeddedBus(Path(sys.argv[1]))

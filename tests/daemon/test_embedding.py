@@ -14,10 +14,10 @@ import anyio
 import numpy as np
 import pytest
 
-from daemon.circuit import FAILURES_MAX, OPEN_S
+from daemon.bus.embedded_bus import LOOPBACK, free_port
 from daemon.config import hide_password
-from daemon.embedded_bus import LOOPBACK, free_port
-from daemon.embedding import (
+from daemon.models.circuit import FAILURES_MAX, OPEN_S
+from daemon.models.embedding import (
     ANSWER_BYTES_MAX,
     BATCH_TEXTS_MAX,
     TEXT_CHARACTERS_MAX,

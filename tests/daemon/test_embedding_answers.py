@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daemon.embedding_answers import AnswerRefused, read_vectors
+from daemon.models.embedding_answers import AnswerRefused, read_vectors
 
 
 def answer(*embeddings: object, indexes: list[object] | None = None) -> bytes:

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from daemon.bus import NatsBus
-from daemon.bus_erasure import BusEraser, BusErasure
-from daemon.erasing import Erasing
+from daemon.asking.structures import Structures
+from daemon.bus.bus_erasure import BusEraser, BusErasure
+from daemon.bus.nats_bus import NatsBus
+from daemon.bus.subjects import turn_subject
+from daemon.erasure.erasing import Erasing
+from daemon.erasure.forgetting import Forgetter
+from daemon.erasure.receipts import Receipt
 from daemon.folding import fold_from_nothing
-from daemon.forgetting import Forgetter
-from daemon.receipts import Receipt
-from daemon.structures import Structures
-from daemon.subjects import turn_subject
 from events.dead_letters import DeadLetter
 from events.envelope import BusPosition, Reference
 from events.erasure import erase_retracted, erase_slice, has_emptied

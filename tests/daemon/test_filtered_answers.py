@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from daemon.answer_types import Answer
-from daemon.answers import Answerer
-from daemon.query_params import QueryParams
+from daemon.asking.answer_types import Answer
+from daemon.asking.answers import Answerer
+from daemon.asking.query_params import QueryParams
 from daemon.vector_source import NoCache, VectorSource, name_text
 from events.envelope import Reference
 from events.log import EventLog

@@ -8,8 +8,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from daemon.forgetting import Forgetter
-from daemon.receipts import Receipt, SessionUnknown
+from daemon.erasure.forgetting import Forgetter
+from daemon.erasure.receipts import Receipt, SessionUnknown
 from events.log import EventLog
 from events.registry import read_sessions
 from tests.builders import KEYS, SECRET, ManualClock, a_batch, a_dead_letter, a_turn, seeded_nonces

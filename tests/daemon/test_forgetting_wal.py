@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from daemon.forgetting import Forgetter
+from daemon.erasure.forgetting import Forgetter
 from events.log import EventLog
 from tests.builders import SECRET, ManualClock, seeded_nonces
 from tests.daemon.parts_in_use import Parts, build_parts, event_types, running_forgetter

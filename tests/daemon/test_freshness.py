@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from daemon.freshness import TurnDeadLettered, TurnInConflict, TurnRefused, check_target
+from daemon.asking.freshness import TurnDeadLettered, TurnInConflict, TurnRefused, check_target
 from events.dead_letters import DeadLetter
 from events.errors import InvalidInput, MemForestError
 from tests.builders import ManualClock, a_batch, a_forgetting, a_place, a_turn

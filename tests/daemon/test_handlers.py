@@ -9,28 +9,28 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
-from daemon.bus import NatsBus
-from daemon.calls import Tally
-from daemon.corrections import Corrections
+from daemon.asking.differences import Differences
+from daemon.asking.history import History
+from daemon.asking.listings import Listings
+from daemon.asking.session_events import SessionEvents
+from daemon.asking.structures import Structures
+from daemon.asking.tree_nodes import TreeNodesReader
+from daemon.asking.why import Provenance
+from daemon.building.corrections import Corrections
+from daemon.building.replaying import Replaying
+from daemon.bus.nats_bus import NatsBus
+from daemon.bus.publishing import Publisher
 from daemon.dead_letters import DeadLetters
-from daemon.decoding import Decoder
-from daemon.differences import Differences
+from daemon.decoders.decoding import Decoder
 from daemon.disk import Disk
-from daemon.handlers import METHODS, Answering, make_handlers
-from daemon.history import History
 from daemon.ingest import Ingest
-from daemon.listings import Listings
-from daemon.metrics import Metrics
 from daemon.offline.language_model import OfflineLanguageModel
-from daemon.protocol import Handlers, read_params
-from daemon.publishing import Publisher
-from daemon.replaying import Replaying
-from daemon.schemas import Schemas
-from daemon.session_events import SessionEvents
+from daemon.serving.calls import Tally
+from daemon.serving.handlers import METHODS, Answering, make_handlers
+from daemon.serving.metrics import Metrics
+from daemon.serving.protocol import Handlers, read_params
+from daemon.serving.schemas import Schemas
 from daemon.status import Status
-from daemon.structures import Structures
-from daemon.tree_nodes import TreeNodesReader
-from daemon.why import Provenance
 from events.errors import InvalidInput, MemForestError, StoreUnusable
 from tests.builders import KEYS, ManualClock, a_batch, a_dead_letter
 from tests.bus_in_use import Reported
@@ -92,7 +92,7 @@ def handlers(parts: Parts, clock: ManualClock) -> Handlers:
             replaying=Replaying(parts.log, parts.memories, clock),
             status=status,
             metrics=Metrics(parts.log, status.status, Tally()),
-            schemas=Schemas("1.2.3"),
+            schemas=Schemas(lambda: b"{}"),
         )
     )
 

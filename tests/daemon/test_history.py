@@ -11,11 +11,11 @@ from typing import TypeVar
 import anyio
 import pytest
 
-from daemon.answer_types import Answer
-from daemon.answers import Answerer
+from daemon.asking.answer_types import Answer
+from daemon.asking.answers import Answerer
+from daemon.asking.history import History, agree
+from daemon.asking.query_params import QueryParams
 from daemon.folding import fold_from_nothing
-from daemon.history import History, agree
-from daemon.query_params import QueryParams
 from events.erasure import erase_slice
 from events.errors import InvalidInput, MemForestError
 from events.hindsight import read_hindsight

@@ -12,8 +12,8 @@ from typing import Any
 import anyio
 import pytest
 
-from daemon.calls import SocketLimits
-from daemon.protocol import INTERNAL_SENTENCE, Handlers, Method, Params
+from daemon.serving.calls import SocketLimits
+from daemon.serving.protocol import INTERNAL_SENTENCE, Handlers, Method, Params
 from events.errors import MemForestError, StaleDecision
 from tests.daemon.sockets_in_use import (
     Gate,

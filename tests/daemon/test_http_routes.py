@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 import pytest
 
-from daemon.handlers import METHODS
-from daemon.http_failures import PathUnknown, TargetMalformed, VerbRefused
-from daemon.http_routes import ROUTES, ROUTES_LISTED, join_params, read_query, type_texts
-from daemon.openapi import signatures
-from daemon.protocol import Params, ParamsRefused
+from daemon.serving.handlers import METHODS
+from daemon.serving.http_failures import PathUnknown, TargetMalformed, VerbRefused
+from daemon.serving.http_routes import ROUTES, ROUTES_LISTED, join_params, read_query, type_texts
+from daemon.serving.openapi import signatures
+from daemon.serving.protocol import Params, ParamsRefused
 
 
 class Mixed(Params, frozen=True, kw_only=True):

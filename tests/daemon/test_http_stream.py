@@ -10,11 +10,11 @@ from typing import Any
 
 import anyio
 
-from daemon.calls import SocketLimits
-from daemon.http_stream import PART_BYTES
-from daemon.protocol import Handlers, Method
-from daemon.receipts import SessionUnknown
-from daemon.session_events import EventPage, EventShown, SessionEventsParams
+from daemon.asking.session_events import EventPage, EventShown, SessionEventsParams
+from daemon.erasure.receipts import SessionUnknown
+from daemon.serving.calls import SocketLimits
+from daemon.serving.http_stream import PART_BYTES
+from daemon.serving.protocol import Handlers, Method
 from tests.daemon.sockets_in_use import HttpClient, Reports, http_connected, serving
 from tests.waiting import wait_until
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from daemon.corrections import Corrections, CorrectParams, FactParams, PinParams
+from daemon.asking.session_events import SessionEvents, SessionEventsParams
+from daemon.asking.structures import FactShown, FactSource, PageParams, Structures
+from daemon.building.corrections import Corrections, CorrectParams, FactParams, PinParams
 from daemon.folding import fold_from_nothing
-from daemon.session_events import SessionEvents, SessionEventsParams
-from daemon.structures import FactShown, FactSource, PageParams, Structures
 from events.envelope import NewEvent
 from events.session import MemoryImported
 from projections.digests import digest_memory

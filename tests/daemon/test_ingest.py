@@ -10,13 +10,13 @@ import anyio
 import msgspec
 import pytest
 
-from daemon.bus import NatsBus
-from daemon.bus_messages import Batch as BusBatch
-from daemon.bus_messages import BusMessage
-from daemon.decoding import Decoder, make_forget_key
+from daemon.bus.bus_messages import Batch as BusBatch
+from daemon.bus.bus_messages import BusMessage
+from daemon.bus.nats_bus import NatsBus
+from daemon.bus.subjects import control_subject, turn_subject
+from daemon.decoders.decoding import Decoder, make_forget_key
 from daemon.ingest import Ingest
 from daemon.memories import Memories
-from daemon.subjects import control_subject, turn_subject
 from events.appending import Batch, Outcome
 from events.envelope import BusPosition
 from events.erasure import erase_retracted

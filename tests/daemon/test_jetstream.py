@@ -11,8 +11,10 @@ import nats
 import pytest
 from nats.aio.msg import Msg
 
-from daemon.bus import Batch, BusMessage, BusPosition, BusUnavailable, NatsBus
-from daemon.jetstream import BATCH_BYTES_MAX, BATCH_MAX, doubt_about, start_position
+from daemon.bus.bus_messages import Batch, BusMessage, BusUnavailable
+from daemon.bus.jetstream import BATCH_BYTES_MAX, BATCH_MAX, doubt_about, start_position
+from daemon.bus.nats_bus import NatsBus
+from events.envelope import BusPosition
 from tests.bus_in_use import (
     TURNS,
     Reported,

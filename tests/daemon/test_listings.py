@@ -6,9 +6,17 @@ from typing import Any
 
 import pytest
 
-from daemon.listings import Listings, NoParams, SessionParams, UserParams, find_user
-from daemon.receipts import SessionUnknown, UserUnknown
-from daemon.structures import ROOT_TEXT_MAX, FactShown, GroupShown, PageParams, Structures, TreeShown, UnitShown
+from daemon.asking.listings import Listings, NoParams, SessionParams, UserParams, find_user
+from daemon.asking.structures import (
+    ROOT_TEXT_MAX,
+    FactShown,
+    GroupShown,
+    PageParams,
+    Structures,
+    TreeShown,
+    UnitShown,
+)
+from daemon.erasure.receipts import SessionUnknown, UserUnknown
 from events.errors import InvalidInput
 from projections.digests import digest_memory
 from tests.builders import KEYS, a_forgetting

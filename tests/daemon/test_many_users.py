@@ -12,7 +12,7 @@ from typing import TypeVar
 import anyio
 import pytest
 
-from daemon.worker import PLANNERS
+from daemon.building.worker import PLANNERS
 from events.envelope import Reference
 from events.hindsight import read_hindsight
 from events.log import EventLog

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from daemon.calls import LATENCY_BOUNDS_S, Tally
+from daemon.asking.listings import NoParams
 from daemon.config_values import ConfigInvalid, parse_listen
-from daemon.handlers import METHODS
-from daemon.listings import NoParams
 from daemon.logs import quiet
-from daemon.metrics import Metrics
-from daemon.metrics_listener import MetricsListener, PortUnusable
-from daemon.protocol import Handlers, Method
+from daemon.serving.calls import LATENCY_BOUNDS_S, Tally
+from daemon.serving.handlers import METHODS
+from daemon.serving.metrics import Metrics
+from daemon.serving.metrics_listener import MetricsListener, PortUnusable
+from daemon.serving.protocol import Handlers, Method
 from daemon.status import (
     BusShown,
     DaemonShown,

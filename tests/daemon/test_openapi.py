@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 from click.testing import CliRunner
 from openapi_spec_validator import validate
 
 from daemon.app import daemon_version
+from daemon.asking.listings import NoParams
 from daemon.cli import main
-from daemon.handlers import METHODS
-from daemon.http_routes import ROUTES_LISTED
-from daemon.listings import NoParams
-from daemon.openapi import make_openapi, signatures
-from daemon.schemas import Schemas
+from daemon.serving.handlers import METHODS
+from daemon.serving.http_routes import ROUTES_LISTED
+from daemon.serving.openapi import encode_openapi, make_openapi, signatures
+from daemon.serving.schemas import Schemas
 
 DOCUMENT = make_openapi("1.2.3")
 
@@ -66,7 +67,7 @@ def test_what_goes_over_the_bus_is_accepted() -> None:
 
 async def test_the_command_prints_what_the_daemon_serves() -> None:
     printed = CliRunner().invoke(main, ["schema", "openapi"])
-    served = await Schemas(daemon_version()).openapi(NoParams())
+    served = await Schemas(partial(encode_openapi, daemon_version())).openapi(NoParams())
 
     assert printed.exit_code == 0
     assert json.loads(printed.output) == json.loads(bytes(served))

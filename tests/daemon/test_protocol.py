@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from daemon.line_buffer import LineBuffer
-from daemon.protocol import (
+from daemon.serving.line_buffer import LineBuffer
+from daemon.serving.protocol import (
     BATCH_REQUESTS_MAX,
     INTERNAL_SENTENCE,
     NESTING_MAX,

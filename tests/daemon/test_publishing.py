@@ -10,9 +10,10 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
-from daemon.bus import BusUnavailable, NatsBus
-from daemon.decoding import Decoder
-from daemon.publishing import MESSAGES_MAX, CloseParams, IngestParams, Published, Publisher
+from daemon.bus.bus_messages import BusUnavailable
+from daemon.bus.nats_bus import NatsBus
+from daemon.bus.publishing import MESSAGES_MAX, CloseParams, IngestParams, Published, Publisher
+from daemon.decoders.decoding import Decoder
 from events.dead_letters import DeadLetter
 from events.errors import InvalidInput
 from tests.builders import KEYS

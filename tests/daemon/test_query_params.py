@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from daemon.protocol import Method, read_params
-from daemon.query_params import VALUES_MAX, FilterParams, QueryParams, read_query
+from daemon.asking.query_params import VALUES_MAX, FilterParams, QueryParams, read_query
+from daemon.serving.protocol import Method, read_params
 from events.errors import InvalidInput
 from projections.recall.filters import Filters, Span, entity_mark, role_mark, session_mark
 from projections.recall.nodes import NodeKind

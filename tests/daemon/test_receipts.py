@@ -10,9 +10,9 @@ from pathlib import Path
 
 import anyio
 
-from daemon.bus_erasure import BusErasure
-from daemon.forgetting import Forgetter
-from daemon.receipts import make_receipt
+from daemon.bus.bus_erasure import BusErasure
+from daemon.erasure.forgetting import Forgetter
+from daemon.erasure.receipts import make_receipt
 from events.bus_copies import note_unwanted, read_unwanted
 from events.database import immediate
 from events.envelope import BusPosition, NewEvent

@@ -9,11 +9,12 @@ from zoneinfo import ZoneInfo
 
 import anyio
 
-from daemon.bus import Batch, BusMessage, BusPosition, NatsBus
-from daemon.decoding import Decoder
+from daemon.bus.bus_messages import Batch, BusMessage
+from daemon.bus.nats_bus import NatsBus
+from daemon.decoders.decoding import Decoder
 from daemon.ingest import Ingest
 from events.dead_letters import DeadLetter
-from events.envelope import NewEvent
+from events.envelope import BusPosition, NewEvent
 from tests.builders import KEYS, a_turn
 from tests.daemon.parts_in_use import ALICE, Parts, running_forgetter
 from tests.stored import stored_bytes, stored_rows

@@ -16,9 +16,9 @@ import anyio.to_thread
 import pytest
 from click.testing import CliRunner, Result
 
-from daemon.cli_replay import replay_command
 from daemon.folding import fold_from_nothing
-from daemon.replay import NothingToReplay, Replayed, Span, Step, find_missing, find_users, replay
+from daemon.upkeep.cli_replay import replay_command
+from daemon.upkeep.replay import NothingToReplay, Replayed, Span, Step, find_missing, find_users, replay
 from events.erasure import erase_slice
 from events.errors import InvalidInput, LogDamaged
 from events.hindsight import read_hindsight

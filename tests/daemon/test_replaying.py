@@ -5,9 +5,9 @@ from __future__ import annotations
 import anyio
 import pytest
 
+from daemon.building.replaying import Replaying, ReplayParams, ReplayState
+from daemon.erasure.receipts import SessionUnknown
 from daemon.folding import fold_from_nothing
-from daemon.receipts import SessionUnknown
-from daemon.replaying import Replaying, ReplayParams, ReplayState
 from daemon.texts import read_texts
 from events.log import EventLog
 from events.memory import ExtractedFact, FactsExtracted, Task

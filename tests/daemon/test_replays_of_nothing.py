@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from daemon.building.replaying import Replaying, ReplayParams
+from daemon.building.worker import Worker
 from daemon.memories import Memories
-from daemon.replaying import Replaying, ReplayParams
-from daemon.worker import Worker
 from events.envelope import Reference
 from projections.memory import Memory
 from tests.builders import KEYS, a_retraction

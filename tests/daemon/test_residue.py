@@ -20,10 +20,10 @@ import nats
 import numpy as np
 import pytest
 
-from daemon.fingerprints import Fingerprints, Window
-from daemon.residue import Residue, ScanFailed, ScanResult, scan
-from daemon.searching import SLICE_BYTES, Found, Request, WindowSearch, search_folder
-from daemon.subjects import turn_subject
+from daemon.bus.subjects import turn_subject
+from daemon.erasure.fingerprints import Fingerprints, Window
+from daemon.erasure.residue import Residue, ScanFailed, ScanResult, scan
+from daemon.erasure.searching import SLICE_BYTES, Found, Request, WindowSearch, search_folder
 from tests.nats_server import running_server
 
 SECRET_TEXT = "Xylophon at nine, behind the old mill"
@@ -416,7 +416,7 @@ async def test_a_cancelled_scan_leaves_no_process_behind(tmp_path: Path) -> None
         await scan_for(tmp_path, SECRET_TEXT)
 
     assert scope.cancelled_caught
-    assert not any("daemon.searching" in command for command in commands_of_children())
+    assert not any("daemon.erasure.searching" in command for command in commands_of_children())
 
 
 def test_short_and_monotonous_texts_are_not_sampled_but_counted() -> None:

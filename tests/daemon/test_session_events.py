@@ -7,8 +7,7 @@ import dataclasses
 import anyio
 import pytest
 
-from daemon.receipts import SessionUnknown
-from daemon.session_events import (
+from daemon.asking.session_events import (
     LIMIT_MAX,
     WAIT_MAX_S,
     EventPage,
@@ -17,6 +16,7 @@ from daemon.session_events import (
     measure_event,
     text_of,
 )
+from daemon.erasure.receipts import SessionUnknown
 from events.codec import EVENT_TYPES
 from events.envelope import RecordedEvent
 from events.erasure import erase_slice

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from daemon.corrections import Corrections, FactParams
+from daemon.asking.structures import Structures
+from daemon.building.corrections import Corrections, FactParams
 from daemon.folding import fold, fold_from_nothing
 from daemon.snapshots import Snapshots, fingerprint_of_folding
-from daemon.structures import Structures
 from events.envelope import Reference
 from events.hindsight import Hindsight
 from events.log import EventLog

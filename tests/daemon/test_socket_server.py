@@ -15,10 +15,10 @@ from typing import Any
 import anyio
 import pytest
 
-from daemon.calls import SocketLimits
 from daemon.logs import quiet
-from daemon.protocol import INTERNAL_SENTENCE, Method
-from daemon.socket_server import PATH_BYTES_MAX, SocketServer, SocketUnusable
+from daemon.serving.calls import SocketLimits
+from daemon.serving.protocol import INTERNAL_SENTENCE, Method
+from daemon.serving.socket_server import PATH_BYTES_MAX, SocketServer, SocketUnusable
 from events.errors import MemForestError, StaleDecision
 from tests.daemon.sockets_in_use import (
     PINGS,

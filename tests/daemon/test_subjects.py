@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.subjects import (
+from daemon.bus.subjects import (
     ID_BYTES_MAX,
     control_subject,
     decode_token,

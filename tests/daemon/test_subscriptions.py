@@ -17,14 +17,14 @@ import pytest
 from nats.js.api import RetentionPolicy
 
 from daemon.app import run, start, stop
+from daemon.bus.readings import Reading, show_reading
+from daemon.bus.subjects import turn_subject
+from daemon.bus.subscriptions import Subscription
 from daemon.config import Config, read_config
 from daemon.config_values import ConfigInvalid
 from daemon.dead_letters import DeadLetters, LetterParams
 from daemon.decoders.formats import FORMATS
-from daemon.doctor_bus import examine_bus
-from daemon.readings import Reading, show_reading
-from daemon.subjects import turn_subject
-from daemon.subscriptions import Subscription
+from daemon.upkeep.doctor_bus import examine_bus
 from daemon.wiring import App
 from events.dead_letters import read_letters
 from events.tombstones import Tombstone, plant_tombstones

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from daemon.bus import BusMessage
-from daemon.tombstone_bucket import TombstonesUnreadable, read_tombstone
+from daemon.bus.bus_messages import BusMessage
+from daemon.bus.tombstone_bucket import TombstonesUnreadable, read_tombstone
 from events.envelope import BusPosition
 from events.time import LATEST
 from events.tombstones import Tombstone, plant_tombstones, read_planted

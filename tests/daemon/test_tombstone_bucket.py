@@ -11,9 +11,10 @@ import anyio
 import nats
 import pytest
 
-from daemon.bus import BusForbidden, BusMessage, BusUnavailable, NatsBus
-from daemon.jetstream import BATCH_MAX
-from daemon.tombstone_bucket import (
+from daemon.bus.bus_messages import BusForbidden, BusMessage, BusUnavailable
+from daemon.bus.jetstream import BATCH_MAX
+from daemon.bus.nats_bus import NatsBus
+from daemon.bus.tombstone_bucket import (
     BucketMissing,
     TombstoneBucket,
     TombstonesUnreadable,

@@ -9,11 +9,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from daemon.bus import NatsBus
+from daemon.bus.embedded_bus import EMBEDDED_BUS_FOLDER, EmbeddedBus, end_leftover, free_port
+from daemon.bus.nats_bus import NatsBus
+from daemon.bus.tombstone_bucket import TombstoneBucket, TombstonesUnreadable, bucket_name
+from daemon.bus.tombstone_sources import NoSource, ask_bus
 from daemon.config import Config, read_config
-from daemon.embedded_bus import EMBEDDED_BUS_FOLDER, EmbeddedBus, end_leftover, free_port
-from daemon.tombstone_bucket import TombstoneBucket, TombstonesUnreadable, bucket_name
-from daemon.tombstone_sources import NoSource, ask_bus
 from events.tombstones import Tombstone
 from tests.builders import KEYS
 from tests.nats_server import OutsideServer, running_server

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.verify import UserVerdict, first_difference, verify
+from daemon.upkeep.verify import UserVerdict, first_difference, verify
 from events.digests import StoredDigest, record_digests
 from events.errors import LogDamaged
 from events.log import EventLog, LogReader

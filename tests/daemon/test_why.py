@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from daemon.receipts import UserUnknown
-from daemon.structures import PageParams, Structures
-from daemon.tree_nodes import NodeShown, TreeNodes, TreeNodesReader, TreeParams, TreeUnknown
-from daemon.why import MemoryUnknown, Provenance, Why, WhyParams
+from daemon.asking.structures import PageParams, Structures
+from daemon.asking.tree_nodes import NodeShown, TreeNodes, TreeNodesReader, TreeParams, TreeUnknown
+from daemon.asking.why import MemoryUnknown, Provenance, Why, WhyParams
+from daemon.erasure.receipts import UserUnknown
 from events.errors import InvalidInput
 from tests.builders import KEYS, a_batch, a_forgetting, a_place, a_turn
 from tests.daemon.parts_in_use import ALICE, Parts, running

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from daemon.forgetting import Forgetter
-from daemon.receipts import UserUnknown
+from daemon.erasure.forgetting import Forgetter
+from daemon.erasure.receipts import UserUnknown
 from daemon.texts import read_texts
 from events.memory import Task
 from events.registry import read_user_references

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from daemon.worker import STARTED_PER_SLOT, WorkerParameters
+from daemon.building.worker import STARTED_PER_SLOT, WorkerParameters
 from events.log import EventLog
 from events.memory import ExtractedFact, Task
 from events.reading import read_user

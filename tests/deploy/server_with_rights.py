@@ -16,7 +16,7 @@ import nats
 import nats.errors
 from nats.aio.client import Client
 
-from daemon.embedded_bus import LOOPBACK, find_server, tied_to_this_process
+from daemon.bus.embedded_bus import LOOPBACK, find_server, tied_to_this_process
 from tests.nats_server import READY_WITHIN_S, OutsideServer
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"

@@ -15,9 +15,9 @@ from typing import Any
 import anyio
 import nkeys  # type: ignore[import-untyped]
 
-from daemon.bus import NatsBus
-from daemon.embedded_bus import LOOPBACK, find_server, tied_to_this_process
-from daemon.subjects import turn_subject
+from daemon.bus.embedded_bus import LOOPBACK, find_server, tied_to_this_process
+from daemon.bus.nats_bus import NatsBus
+from daemon.bus.subjects import turn_subject
 from tests.bus_in_use import fetch_all, running_bus
 from tests.deploy.server_with_rights import CONFIGURATION
 from tests.nats_server import READY_WITHIN_S, OutsideServer

@@ -11,12 +11,13 @@ import anyio
 import pytest
 from nats.aio.msg import Msg
 
-from daemon.bus import BusUnavailable, NatsBus
-from daemon.bus_erasure import BusEraser
+from daemon.bus.bus_erasure import BusEraser
+from daemon.bus.bus_messages import BusUnavailable
+from daemon.bus.embedded_bus import LOOPBACK, find_server
+from daemon.bus.nats_bus import NatsBus
+from daemon.bus.tombstone_bucket import TombstoneBucket, bucket_name
 from daemon.config import Bus, Config
-from daemon.doctor import create_stream
-from daemon.embedded_bus import LOOPBACK, find_server
-from daemon.tombstone_bucket import TombstoneBucket, bucket_name
+from daemon.upkeep.doctor import create_stream
 from events.envelope import REFERENCE_BYTES, BusPosition
 from events.tombstones import Tombstone
 from tests.bus_in_use import fetch_all, running_bus

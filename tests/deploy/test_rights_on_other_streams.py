@@ -14,9 +14,9 @@ import msgspec
 import nats
 
 from daemon.app import run, start, stop
+from daemon.bus.embedded_bus import LOOPBACK
+from daemon.bus.subscriptions import Subscription
 from daemon.config import Config
-from daemon.embedded_bus import LOOPBACK
-from daemon.subscriptions import Subscription
 from daemon.wiring import App
 from tests.builders import MONDAY
 from tests.bus_in_use import Reported

@@ -15,13 +15,13 @@ import anyio
 import msgspec
 import pytest
 
-from daemon.bus_messages import Batch as BusBatch
-from daemon.bus_messages import BusMessage
-from daemon.decoding import Decoder
+from daemon.bus.bus_messages import Batch as BusBatch
+from daemon.bus.bus_messages import BusMessage
+from daemon.bus.subjects import turn_subject
+from daemon.decoders.decoding import Decoder
 from daemon.ingest import Ingest
 from daemon.logs import quiet
 from daemon.memories import Memories
-from daemon.subjects import turn_subject
 from events.appending import Outcome
 from events.envelope import BusPosition
 from events.gate import Verdict

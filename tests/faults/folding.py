@@ -14,13 +14,13 @@ import anyio
 import msgspec
 
 from daemon.config import read_config
-from daemon.verify import UserVerdict, verify
+from daemon.upkeep.verify import UserVerdict, verify
 from events.log import LogReader
 from memforest import AsyncClient
 from projections.digests import MemoryDigest
 
 # Whatever could answer in a model's place.
-MODELS = ("daemon.offline", "daemon.models", "daemon.worker", "openai", "httpx")
+MODELS = ("daemon.offline", "daemon.models", "daemon.building.worker", "openai", "httpx")
 
 
 async def fold(folder: Path, socket: Path) -> list[UserVerdict]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import anyio
 import nats
 
-from daemon.subjects import CONTROL_SUBJECTS, TURN_SUBJECTS
+from daemon.bus.subjects import CONTROL_SUBJECTS, TURN_SUBJECTS
 from tests.faults.checker import Said
 from tests.system.daemon_process import Publisher, a_close, a_turn, publisher_to
 

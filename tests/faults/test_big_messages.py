@@ -18,11 +18,12 @@ import anyio
 import nats.errors
 import pytest
 
-from daemon.bus import BusPosition, NatsBus
-from daemon.decoding import Decoder
+from daemon.bus.jetstream import BATCH_BYTES_MAX
+from daemon.bus.nats_bus import NatsBus
+from daemon.decoders.decoding import Decoder
 from daemon.ingest import Ingest
-from daemon.jetstream import BATCH_BYTES_MAX
 from daemon.memories import Memories
+from events.envelope import BusPosition
 from events.errors import InvalidInput
 from events.log import EventLog
 from tests.bus_in_use import TURNS, Reported, bus_with_stream

@@ -15,11 +15,11 @@ import anyio
 import msgspec
 import pytest
 
-from daemon.bus import BusMessage
-from daemon.decoding import Decoder
+from daemon.asking.history import locate
+from daemon.bus.bus_messages import BusMessage
+from daemon.bus.subjects import turn_subject
+from daemon.decoders.decoding import Decoder
 from daemon.folding import fold_from_nothing
-from daemon.history import locate
-from daemon.subjects import turn_subject
 from events.dead_letters import DeadLetter
 from events.envelope import NewEvent, RecordedEvent
 from events.gate import Verdict

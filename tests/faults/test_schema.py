@@ -13,7 +13,7 @@ from typing import Any, ClassVar, cast
 import anyio
 import pytest
 
-from daemon.embedded_bus import tied_to_this_process
+from daemon.bus.embedded_bus import tied_to_this_process
 from daemon.folding import fold_from_nothing
 from events.envelope import NewEvent
 from events.errors import LogDamaged

@@ -14,10 +14,10 @@ import anyio
 import numpy as np
 from numpy.typing import NDArray
 
+from daemon.building.worker import Worker
 from daemon.memories import Memories
 from daemon.offline.language_model import OfflineLanguageModel
 from daemon.texts import read_texts
-from daemon.worker import Worker
 from events.envelope import NewEvent
 from events.log import EventLog
 from events.reading import read_events

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from daemon.correction_plans import FactUnknown
-from daemon.corrections import CorrectParams, FactParams, PinParams
-from daemon.receipts import UserUnknown
+from daemon.building.correction_plans import FactUnknown
+from daemon.building.corrections import CorrectParams, FactParams, PinParams
+from daemon.erasure.receipts import UserUnknown
 from events.appending import Batch
 from events.envelope import NewEvent
 from events.gate import Verdict

@@ -13,20 +13,20 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from daemon.answer_types import Answer
-from daemon.answers import Answerer
-from daemon.compaction import CompactionRunning, Compactor
-from daemon.corrections import Corrections
-from daemon.fingerprints import Fingerprints
+from daemon.asking.answer_types import Answer
+from daemon.asking.answers import Answerer
+from daemon.asking.query_params import QueryParams
+from daemon.asking.structures import Structures
+from daemon.building.compaction import CompactionRunning, Compactor
+from daemon.building.corrections import Corrections
+from daemon.building.worker import Worker, WorkerParameters
+from daemon.erasure.fingerprints import Fingerprints
+from daemon.erasure.forgetting import Forgetter
+from daemon.erasure.receipts import SessionUnknown, UserUnknown
+from daemon.erasure.residue import IsKept, ScanResult
 from daemon.folding import fold_from_nothing
-from daemon.forgetting import Forgetter
 from daemon.memories import Memories
-from daemon.query_params import QueryParams
-from daemon.receipts import SessionUnknown, UserUnknown
-from daemon.residue import IsKept, ScanResult
-from daemon.structures import Structures
 from daemon.texts import read_texts
-from daemon.worker import Worker, WorkerParameters
 from events.envelope import Reference
 from events.erasure import has_emptied, has_retracted
 from events.hindsight import Hindsight, read_hindsight

@@ -11,14 +11,14 @@ from zoneinfo import ZoneInfo
 import anyio
 import msgspec
 
-from daemon.bus_messages import Batch as BusBatch
-from daemon.bus_messages import BusMessage
-from daemon.decoding import Decoder
+from daemon.bus.bus_messages import Batch as BusBatch
+from daemon.bus.bus_messages import BusMessage
+from daemon.bus.jetstream import BATCH_MAX
+from daemon.bus.subjects import turn_subject
+from daemon.decoders.decoding import Decoder
 from daemon.ingest import Ingest
-from daemon.jetstream import BATCH_MAX
 from daemon.logs import quiet
 from daemon.memories import Memories
-from daemon.subjects import turn_subject
 from events.envelope import BusPosition
 from events.log import EventLog
 from projections.memory import MemoryParameters

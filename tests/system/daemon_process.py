@@ -23,7 +23,7 @@ import nats
 import nats.errors
 from nats.aio.client import Client as NatsClient
 
-from daemon.embedded_bus import tied_to_this_process
+from daemon.bus.embedded_bus import tied_to_this_process
 from memforest import AsyncClient
 from memforest.errors import MemForestError
 from tests.waiting import POLL_S

@@ -13,7 +13,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from daemon.backup import Backup, back_up
+from daemon.upkeep.backup import Backup, back_up
 from events.backup import verify_copy
 from memforest import AsyncClient
 from tests.nats_server import OutsideServer, running_server

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from daemon.decoding import turn_key
+from daemon.decoders.decoding import turn_key
 from events.envelope import Keys
 from events.log import LogReader
 from events.reading import read_user

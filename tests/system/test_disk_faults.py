@@ -17,10 +17,10 @@ import anyio
 import pytest
 
 from daemon.app import run, start, stop
+from daemon.bus.embedded_bus import LOOPBACK, free_port
 from daemon.config import Bus, Config, Data
-from daemon.doctor import create_stream
-from daemon.embedded_bus import LOOPBACK, free_port
 from daemon.logs import quiet
+from daemon.upkeep.doctor import create_stream
 from events.errors import LogDamaged
 from events.log import EventLog
 from memforest import AsyncClient

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from daemon.subjects import control_subject, encode_token, turn_subject
+from daemon.bus.subjects import control_subject, encode_token, turn_subject
 from memforest import AsyncClient
 from tests.stored import stored_rows
 from tests.system.daemon_process import (

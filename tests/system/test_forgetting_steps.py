@@ -18,11 +18,11 @@ from typing import Any, Literal, TypeAlias
 import nats
 import pytest
 
-from daemon.backup import back_up
+from daemon.bus.tombstone_bucket import bucket_configuration, bucket_name
+from daemon.bus.tombstone_sources import ask_bus
 from daemon.config import read_config
-from daemon.restore import Restored, restore_backup
-from daemon.tombstone_bucket import bucket_configuration, bucket_name
-from daemon.tombstone_sources import ask_bus
+from daemon.upkeep.backup import back_up
+from daemon.upkeep.restore import Restored, restore_backup
 from events.faults import FAULT_POINTS
 from tests.builders import MONDAY
 from tests.faults.folding import fold

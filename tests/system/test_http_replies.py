@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from prometheus_client.parser import text_string_to_metric_families
 
-from daemon.http_routes import ROUTES_LISTED
+from daemon.serving.http_routes import ROUTES_LISTED
 from tests.daemon.sockets_in_use import HttpClient, Response, http_connected
 from tests.system.daemon_process import DaemonProcess, running_daemon, short_folder, until_built, until_recorded
 

@@ -13,8 +13,8 @@ from typing import Any
 import anyio
 import pytest
 
-from daemon.decoding import turn_key
-from daemon.embedded_bus import LOOPBACK, free_port
+from daemon.bus.embedded_bus import LOOPBACK, free_port
+from daemon.decoders.decoding import turn_key
 from memforest import AsyncClient
 from memforest.errors import DaemonUnreachable, NotFound, Unavailable
 from memforest.types import Answer

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from daemon.subjects import turn_subject
+from daemon.bus.subjects import turn_subject
 from tests.builders import MONDAY
 from tests.bus_in_use import bus_with_stream
 from tests.nats_server import running_server

@@ -19,7 +19,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from daemon.verify import check_running_hash
+from daemon.upkeep.verify import check_running_hash
 from events.reading import read_user
 from events.registry import read_user_references
 from events.schema import open_reader, open_writer

@@ -8,10 +8,10 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from daemon.bus_messages import BusMessage
+from daemon.bus.bus_messages import BusMessage
+from daemon.decoders.decoding import Decoder
 from daemon.decoders.formats import FORMATS
 from daemon.decoders.placing import Placing, parse_template
-from daemon.decoding import Decoder
 from events.dead_letters import DeadLetter
 from events.envelope import NewEvent
 from events.session import TurnRecorded

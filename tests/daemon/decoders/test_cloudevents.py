@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from daemon.bus_messages import BusMessage
+from daemon.bus.bus_messages import BusMessage
+from daemon.bus.subjects import turn_subject
 from daemon.decoders.cloudevents import as_structured
-from daemon.decoding import turn_key
-from daemon.subjects import turn_subject
+from daemon.decoders.decoding import turn_key
 from events.session import MemoryImported, SessionClosed, TimeSource
 from tests.builders import MONDAY
 from tests.daemon.decoders.made import SECRET_WORDS, a_decoder, a_message, decoded, refused, turns_of, without

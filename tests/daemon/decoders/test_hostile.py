@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from daemon.bus_messages import BusMessage
+from daemon.bus.bus_messages import BusMessage
+from daemon.bus.subjects import turn_subject
 from daemon.decoders.formats import FORMATS
-from daemon.subjects import turn_subject
 from events.dead_letters import DeadLetter
 from events.envelope import NewEvent
 from events.time import EARLIEST, LATEST

@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from daemon.decoding import EMBEDDING_WIDTH_MAX, MEMORY_CHARACTERS_MAX, Decoder, turn_key
-from daemon.subjects import control_subject, turn_subject
+from daemon.bus.subjects import control_subject, turn_subject
+from daemon.decoders.decoding import EMBEDDING_WIDTH_MAX, MEMORY_CHARACTERS_MAX, Decoder, turn_key
 from events.session import MemoryImported, TimeSource
 from tests.builders import KEYS, MONDAY
 from tests.daemon.decoders.made import SECRET_WORDS, a_message, decoded, refused

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from daemon.bus.subjects import control_subject, turn_subject
+from daemon.decoders.decoding import TURNS_MAX, turn_key
 from daemon.decoders.openai import ARGUMENTS_SHOWN_MAX
 from daemon.decoders.synonyms import SYNONYMS, gather
-from daemon.decoding import TURNS_MAX, turn_key
-from daemon.subjects import control_subject, turn_subject
 from events.errors import InvalidInput
 from events.session import Part, SessionClosed, TimeSource, TurnRecorded, TurnRevised
 from events.time import to_iso
@@ -250,12 +250,14 @@ def test_hostile_messages_are_dead_letters_whose_reason_quotes_nothing(change: d
 def test_a_message_of_very_many_small_pieces_is_refused_before_they_are_read() -> None:
     """A megabyte of them would hold the loop for seconds."""
     ids = {"user_id": "alice", "session_id": "s1"}
-    for body in (
+    bodies: tuple[dict[str, object], ...] = (
         {"messages": [{"content": 5}] * 257},
         {"content": "x", "tool_calls": [5] * 1_001},
         {"content": [{"type": "image_url"}] * 1_001},
         {"messages": []},
-    ):
+    )
+
+    for body in bodies:
         assert " has " in refused(a_decoder("openai"), a_message({**ids, **body})).reason
 
 

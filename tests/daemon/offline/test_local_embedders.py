@@ -17,7 +17,7 @@ import pytest
 
 from daemon.config_models import Models
 from daemon.config_values import ConfigInvalid
-from daemon.embedders import make_embedder
+from daemon.models.embedders import make_embedder
 from daemon.offline.local_embedder import LocalEmbedder, LocalModel
 from daemon.offline.static import StaticEmbedder
 from projections.ports import Embedder, EmbedderUnavailable, Vectors

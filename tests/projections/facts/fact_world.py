@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
-from daemon.correction_plans import (
+from daemon.building.correction_plans import (
     Change,
     Plan,
     make_events,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.correction_plans import Change, plan_correction, plan_pin, plan_retraction, plan_unpinning
+from daemon.building.correction_plans import Change, plan_correction, plan_pin, plan_retraction, plan_unpinning
 from events.memory import ExtractedFact
 from events.schema import open_writer
 from projections.digests import digest_memory

@@ -1,0 +1,1 @@
+"""What answers questions: queries, listings, structures, the past and the why."""

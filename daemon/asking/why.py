@@ -1,0 +1,335 @@
+"""`why`: where a memory comes from, step by step: group, facts, what a model read, turns, messages on the bus."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from daemon.asking.listings import find_user
+from daemon.asking.session_events import is_gone, text_of
+from daemon.asking.tree_nodes import facts_by_leaf, id_of_turn, may_be_shown, scope_name
+from daemon.memories import Memories
+from daemon.serving.protocol import Params
+from daemon.texts import join_texts
+from events.envelope import RecordedEvent, Reference
+from events.errors import InvalidInput, MemForestError
+from events.hindsight import Hindsight
+from events.log import EventLog
+from events.memory import FactsExtracted
+from events.reading import read_events
+from events.registry import read_tombstones
+from events.time import to_iso
+from events.withdrawal import read_voids
+from projections.facts.canonical import Fact, Occurrence
+from projections.facts.scopes import Scope
+from projections.memory import Memory
+from projections.memtree.tree import Leaf, Node
+from projections.recall.nodes import NodeKind
+from projections.texts import FactText, TextRef, TurnsText, WrittenText, events_behind
+
+# Of a summary over thousands of facts and turns, so many are shown; the tree shows the rest.
+SHOWN_MAX = 200
+# How a fact came to be known, by the type of the event that says it.
+_HOW = {
+    "facts.extracted": "extracted",
+    "fact.corrected": "corrected",
+    "fact.pinned": "pinned",
+    "memory.imported": "imported",
+}
+
+
+class MemoryUnknown(MemForestError):
+    """There is no memory of this id (any more); ids are those of an answer, a listing or a tree."""
+
+    code = "not_found"
+
+
+class WhyParams(Params, frozen=True, kw_only=True):
+    """Parameters of `why`: the id of a memory, whatever its kind."""
+
+    user_id: str
+    memory_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class BusMessageShown:
+    """Where on the bus something came from; the bus may keep it no more."""
+
+    stream: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnShown:
+    """A turn behind a memory; its text is null once its words are erased. `bus` is null when it came otherwise."""
+
+    user_seq: int
+    session_id: str | None
+    turn_id: str | None
+    said_at: str
+    words: str
+    text: str | None
+    bus: BusMessageShown | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingShown:
+    """How a fact came to be known: a model read these turns at `at`, or a person said so.
+
+    `how` is extracted, corrected, pinned or imported; only what was extracted has a model.
+    """
+
+    how: str
+    model: str | None
+    user_seq: int
+    at: str
+    words: str
+    text: str | None
+    turns: list[TurnShown]
+
+
+@dataclass(frozen=True, slots=True)
+class FactBehind:
+    """A fact with all its readings; the first one speaks for it. `group` is the id of the one that holds it."""
+
+    id: str
+    words: str
+    text: str | None
+    said_at: str
+    time_start: str
+    time_end: str
+    pinned: bool
+    group: str | None
+    readings: list[ReadingShown]
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """When a model wrote the text of a group or a summary."""
+
+    model: str | None
+    user_seq: int
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """A memory and what it rests on.
+
+    `written` is null for what no model wrote: a chunk is its turns, a fact has its readings, and a short node of
+    a tree is its children put together. `scopes` says in which trees a summary stands. `left_off` counts members
+    of a group and leaves of a tree beyond those shown.
+    """
+
+    id: str
+    kind: str
+    words: str
+    text: str | None
+    written: Writing | None
+    scopes: list[str]
+    facts: list[FactBehind]
+    turns: list[TurnShown]
+    left_off: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the Memory says of an id; everything else is read from the log."""
+
+    kind: str
+    refs: tuple[TextRef, ...]
+    facts: tuple[Fact, ...] = ()
+    turns: tuple[int, ...] = ()
+    scopes: tuple[str, ...] = ()
+    written: int | None = None  # seq of the event that holds the text
+    left_off: int = 0
+
+    def seqs(self) -> set[int]:
+        """The events to read."""
+        found = events_behind(self.refs) | set(self.turns)
+        for fact in self.facts:
+            for occurrence in fact.occurrences:
+                found.add(occurrence.pointer.seq)
+                found.update(occurrence.turns)
+        return found
+
+
+class Provenance:
+    """Reads where memories come from."""
+
+    def __init__(self, log: EventLog, memories: Memories) -> None:
+        self._log = log
+        self._memories = memories
+
+    async def why(self, params: WhyParams) -> Why:
+        """All that is known of a memory's origin. Raises `InvalidInput`, `UserUnknown`, `MemoryUnknown`."""
+        try:
+            memory_id = bytes.fromhex(params.memory_id)
+        except ValueError:
+            raise InvalidInput("memory_id is the id of a memory: 32 hexadecimal digits") from None
+        user = await find_user(self._log, params.user_id)
+        async with self._memories.use(user) as memory:
+            found = _find(memory, memory_id)
+            group_of = {fact.id: memory.units.group_of.get(fact.id) for fact in found.facts}
+        seqs = found.seqs()
+        recorded, hindsight = await self._log.read(
+            lambda db: (
+                read_events(db, seqs),
+                Hindsight(tombstones=read_tombstones(db, user), voids=read_voids(db, user)),
+            )
+        )
+        tale = _Tale(recorded, hindsight)
+        words, text = tale.text(found.refs)
+        return Why(
+            id=params.memory_id.lower(),
+            kind=found.kind,
+            words=words,
+            text=text,
+            written=None if found.written is None else tale.writing(found.written),
+            scopes=list(found.scopes),
+            facts=[tale.fact(fact, group_of[fact.id]) for fact in found.facts],
+            turns=[tale.turn(seq) for seq in found.turns],
+            left_off=found.left_off,
+        )
+
+
+class _Tale:
+    """Events as they may be told now: what was erased is said to be erased."""
+
+    def __init__(self, recorded: dict[int, RecordedEvent], hindsight: Hindsight) -> None:
+        self._recorded = recorded
+        self._hindsight = hindsight
+
+    def text(self, refs: Sequence[TextRef]) -> tuple[str, str | None]:
+        """Whether the words of these texts are kept, and the texts."""
+        if not refs:
+            return "none", None
+        if any(self._is_gone(seq) for seq in events_behind(refs)):
+            return "erased", None
+        return "kept", join_texts(refs, self._recorded)
+
+    def writing(self, seq: int) -> Writing:
+        """Who wrote a group or summary, and when."""
+        event = self._recorded[seq]
+        model = None if self._is_gone(seq) else getattr(event.event, "model", None)
+        return Writing(model, event.user_seq, to_iso(event.recorded_at))
+
+    def fact(self, fact: Fact, group: bytes | None) -> FactBehind:
+        """A fact with its readings."""
+        readings = [self._reading(occurrence) for occurrence in fact.occurrences]
+        first = fact.first
+        return FactBehind(
+            id=fact.id.hex(),
+            words=readings[0].words,
+            text=readings[0].text,
+            said_at=to_iso(first.said_at),
+            time_start=to_iso(first.time_start),
+            time_end=to_iso(first.time_end),
+            pinned=fact.pinned,
+            group=None if group is None else group.hex(),
+            readings=readings,
+        )
+
+    def turn(self, seq: int) -> TurnShown:
+        """A turn, or what was imported, and where it stood on the bus."""
+        turn = self._recorded[seq]
+        event = None if self._is_gone(seq) else turn.event
+        return TurnShown(
+            user_seq=turn.user_seq,
+            session_id=None if event is None else turn.session_id,
+            turn_id=None if event is None else id_of_turn(turn),
+            said_at=to_iso(turn.happened_at),
+            words="erased" if event is None else "kept",
+            text=None if event is None else text_of(event),
+            bus=None
+            if turn.bus_stream is None or turn.bus_seq is None
+            else BusMessageShown(turn.bus_stream, turn.bus_seq),
+        )
+
+    def _reading(self, occurrence: Occurrence) -> ReadingShown:
+        recorded = self._recorded[occurrence.pointer.seq]
+        event = None if self._is_gone(recorded.seq) else recorded.event
+        if isinstance(event, FactsExtracted):
+            text: str | None = event.facts[occurrence.pointer.n].text
+        else:
+            text = (
+                None if event is None else getattr(getattr(event, "says", event), "text", None) or text_of(event)
+            )
+        return ReadingShown(
+            how=_HOW.get(recorded.type, recorded.type),
+            model=event.model if isinstance(event, FactsExtracted) else None,
+            user_seq=recorded.user_seq,
+            at=to_iso(recorded.recorded_at),
+            words="erased" if event is None else "kept",
+            text=text,
+            turns=[self.turn(seq) for seq in occurrence.turns],
+        )
+
+    def _is_gone(self, seq: int) -> bool:
+        return is_gone(self._recorded[seq], self._hindsight)
+
+
+def _find(memory: Memory, memory_id: bytes) -> _Found:
+    """What is behind an id: a fact, a group, a chunk, or a node of a tree; raises `MemoryUnknown`."""
+    fact = memory.canon.facts.get(memory_id)
+    if fact is not None:
+        if not memory.shows(fact):
+            raise MemoryUnknown
+        return _Found("fact", (FactText(fact.first.pointer),), (fact,))
+    group = memory.units.groups.get(memory_id)
+    if group is not None and not memory.needs_rebuild:
+        facts = tuple(memory.canon.facts[member] for member in group.members[:SHOWN_MAX])
+        left_off = len(group.members) - len(facts)
+        return _Found("group", (WrittenText(group.seq),), facts, written=group.seq, left_off=left_off)
+    row = memory.nodes.row_of.get(memory_id)
+    if row is not None:
+        node = memory.nodes.node(row)
+        if node.kind is NodeKind.CHUNK and not _is_hidden(memory, node.sessions, node.turns):
+            return _Found("chunk", (node.ref,), turns=node.turns)
+    return _find_in_trees(memory, memory_id)
+
+
+def _find_in_trees(memory: Memory, digest: bytes) -> _Found:
+    """A summary belongs to a digest, wherever a node of that digest stands."""
+    scopes: list[Scope] = []
+    found: Node | None = None
+    for scope, tree in memory.forest.trees.items():
+        if not may_be_shown(memory, scope):
+            continue
+        for node in tree.nodes():
+            if node.digest == digest:
+                scopes.append(scope)
+                found = node
+    if found is None:
+        raise MemoryUnknown
+    leaves = _first_leaves(found)
+    facts = facts_by_leaf(memory, scopes[0], leaves)
+    refs = [memory.forest.refs_of(leaf)[0] for leaf in leaves]
+    has_text = memory.forest.state_of(found) in ("summarised", "concatenated")
+    summary = memory.forest.summaries.get(digest)
+    return _Found(
+        kind="summary",
+        refs=memory.forest.refs_of(found) if has_text else (),
+        facts=tuple(facts[leaf.key] for leaf in leaves if leaf.key in facts),
+        turns=tuple(seq for ref in refs if isinstance(ref, TurnsText) for seq in ref.turns),
+        scopes=tuple(scope_name(memory, scope) for scope in scopes),
+        written=None if summary is None else summary.seq,
+        left_off=found.size - len(leaves),
+    )
+
+
+def _first_leaves(node: Node) -> list[Leaf]:
+    """The leaves below a node in time order, no more than can be shown."""
+    leaves: list[Leaf] = []
+    waiting = [*reversed(node.children)]
+    while waiting and len(leaves) < SHOWN_MAX:
+        item = waiting.pop()
+        if isinstance(item, Leaf):
+            leaves.append(item)
+        else:
+            waiting.extend(reversed(item.children))
+    return leaves
+
+
+def _is_hidden(memory: Memory, sessions: frozenset[Reference], turns: Sequence[int]) -> bool:
+    return bool(sessions & memory.hidden or memory.hidden_turns.intersection(turns))

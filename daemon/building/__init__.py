@@ -1,0 +1,1 @@
+"""What grows memory from turns: the worker, compaction, corrections and replays."""

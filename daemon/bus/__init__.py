@@ -1,0 +1,1 @@
+"""The bus: NATS connections, streams, subjects, what is published and erased there."""

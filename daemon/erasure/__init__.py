@@ -1,0 +1,1 @@
+"""Forgetting: what is erased, step by step, and the proof of it."""

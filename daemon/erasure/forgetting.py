@@ -1,0 +1,212 @@
+"""Forgetting: the gate closes with one event, then what was forgotten is erased in the background.
+
+The order is that of design 3.2: from the moment SessionForgotten is durable nothing of the session is shown
+or taken; what follows (daemon/erasure/erasing.py) may be interrupted at any point and goes on at the next start.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+
+import anyio
+
+from daemon.bus.bus_messages import BusUnavailable
+from daemon.bus.subjects import encode_token
+from daemon.decoders.decoding import make_forget_key
+from daemon.erasure.erasing import (
+    Erasing,
+    erase,
+    erase_copies,
+    erase_what_was_retracted,
+    sample,
+)
+from daemon.erasure.fingerprints import Fingerprints
+from daemon.erasure.receipts import Preview, Receipt, SessionUnknown, UserUnknown, make_receipt, preview
+from daemon.memories import Memories
+from events.bus_copies import count_unwanted
+from events.envelope import NewEvent, Reference
+from events.erasure import Unerased, read_unerased
+from events.errors import LogDamaged, StoreUnusable
+from events.registry import knows_session, knows_user
+from events.session import SessionForgotten, UserForgotten
+from events.tombstones import forget_as_told, read_planted
+
+# How long a caller waits for the end of the erasing; it goes on without them.
+WAIT_S = 30.0
+# How often is looked for what no event tells of: refused copies on the bus, a bus that came back.
+UPKEEP_S = 30.0
+# After so many failures in a row a caller is told that the bus is away: one may be a server that was slow.
+BUS_FAILURES_MAX = 2
+# How often the bus is asked again for what it would not delete.
+RETRY_S = 3600.0
+
+
+class Forgetter:
+    """Takes the wish to forget, and has erased what was forgotten."""
+
+    def __init__(self, parts: Erasing, memories: Memories, wait_s: float = WAIT_S) -> None:
+        """`wait_s`: how long a caller waits for the receipt."""
+        self._parts = parts
+        self._log = parts.log
+        self._memories = memories
+        self._wait_s = wait_s
+        self._erased = anyio.Event()
+        # Of what is being erased: once its words are gone they cannot be taken again.
+        self._samples: dict[Reference, Fingerprints] = {}
+        # Copies on the bus that it would not delete, and when they are tried again.
+        self._copies_kept = 0
+        self._copies_due_at = 0.0
+        # How often in a row the bus was not there for a subject.
+        self._bus_failures: dict[Reference, int] = {}
+        # Subjects whose erasing waits for the bus.
+        self.waiting_for_bus: frozenset[Reference] = frozenset()
+
+    async def forget(self, user_id: str, session_id: str) -> Receipt:
+        """Forget a session, and wait a while until it is erased. Works with the bus down; twice is the same.
+
+        Raises `SessionUnknown`. Whoever stops waiting does not stop the erasing.
+        """
+        user, session = self._log.keys.user(user_id), self._log.keys.session(user_id, session_id)
+        await self._find_session(session)
+        await self._record(user_id, session_id, SessionForgotten(), make_forget_key(user_id, session_id))
+        self._memories.hide(user, session)
+        return await self._wait_for_receipt(user, await self._find_erasure(user, session))
+
+    async def forget_user(self, user_id: str) -> Receipt:
+        """Forget all of a user: every session, every fact, the name. Raises `UserUnknown`."""
+        user = self._log.keys.user(user_id)
+        await self._find_user(user)
+        await self._record(user_id, None, UserForgotten(), f"forget_user/{encode_token(user_id)}")
+        self._memories.hide_user(user)
+        return await self._wait_for_receipt(user, user)
+
+    async def preview(self, user_id: str, session_id: str | None) -> Preview:
+        """What forgetting a session, or (None) all of a user, would take. Changes nothing.
+
+        Raises `SessionUnknown` or `UserUnknown`.
+        """
+        user = self._log.keys.user(user_id)
+        if session_id is None:
+            await self._find_user(user)
+            return await preview(self._log, user, user)
+        session = self._log.keys.session(user_id, session_id)
+        await self._find_session(session)
+        return await preview(self._log, user, session)
+
+    async def _find_session(self, session: Reference) -> None:
+        if not await self._log.read(partial(knows_session, session=session)):
+            raise SessionUnknown
+
+    async def _find_user(self, user: Reference) -> None:
+        forgotten = await self._log.read(
+            lambda db: db.execute("SELECT 1 FROM erasures WHERE subject = ?", (user,)).fetchone()
+        )
+        if not forgotten and not await self._log.read(partial(knows_user, user=user)):
+            raise UserUnknown
+
+    async def _find_erasure(self, user: Reference, session: Reference) -> Reference:
+        """What tells of a session's forgetting: itself, or its user when that was forgotten as a whole before."""
+        of_its_own = "SELECT 1 FROM erasures WHERE subject = ?"
+        known = await self._log.read(lambda db: db.execute(of_its_own, (session,)).fetchone())
+        return user if known is None else session
+
+    async def _record(
+        self, user_id: str, session_id: str | None, event: SessionForgotten | UserForgotten, key: str
+    ) -> None:
+        await self._log.append_event(
+            NewEvent(
+                user_id=user_id,
+                session_id=session_id,
+                event=event,
+                key=key,
+                happened_at=self._parts.clock(),
+                time_assigned=True,
+            )
+        )
+
+    async def _wait_for_receipt(self, user: Reference, subject: Reference) -> Receipt:
+        with anyio.move_on_after(self._wait_s):
+            await self._wait_until_erased(subject)
+        with suppress(LogDamaged):  # one that cannot be folded shows nothing, and is erased like any other
+            await self._memories.catch_up(user)
+        return await make_receipt(self._log, subject, waiting_for_bus=subject in self.waiting_for_bus)
+
+    async def _wait_until_erased(self, subject: Reference) -> None:
+        while subject not in self.waiting_for_bus:
+            erased = self._erased  # taken before the look, or an erasing in between would be slept through
+            if subject not in {each.subject for each in await self._log.read(read_unerased)}:
+                return
+            await erased.wait()
+
+    async def run(self) -> None:
+        """Erase whatever is forgotten and not erased, for ever; also what an earlier run left."""
+        while True:
+            seen = self._log.head
+            try:
+                await self._forget_what_others_forgot()
+                waits = await self._erase_all(await self._log.read(read_unerased))
+            except StoreUnusable as error:
+                self._parts.report("forgetting.write_failed", code=error.code)
+                await anyio.sleep(self._parts.pause_s)
+                continue
+            self._tell()
+            with anyio.move_on_after(self._parts.pause_s if waits else UPKEEP_S):
+                await self._log.wait_past(seen)
+
+    async def _erase_all(self, unerased: tuple[Unerased, ...]) -> bool:
+        """Erase what there is to erase; whether something waits for the bus."""
+        waiting: dict[Reference, int] = {}
+        for forgotten in unerased:
+            subject = forgotten.subject
+            try:
+                if subject not in self._samples:
+                    self._samples[subject] = await self._sample(forgotten)
+                await erase(self._parts, forgotten, self._samples[subject])
+                del self._samples[subject]
+            except BusUnavailable:
+                waiting[subject] = self._bus_failures.get(subject, 0) + 1
+                if waiting[subject] == BUS_FAILURES_MAX:
+                    self._parts.report("forgetting.bus_away")
+            self._tell()
+        self._bus_failures = waiting
+        self.waiting_for_bus = frozenset(each for each, n in waiting.items() if n >= BUS_FAILURES_MAX)
+        self._tell()
+        await erase_what_was_retracted(self._parts)
+        try:
+            await self._erase_copies()
+        except BusUnavailable:
+            return True  # the rows wait; the words here are gone
+        return bool(waiting)
+
+    async def _sample(self, forgotten: Unerased) -> Fingerprints:
+        """What to look for when the words, and the vectors that were made of them, are gone."""
+        samples = await sample(self._log, forgotten.subject)
+        if self._parts.derived is not None:
+            for vector in await self._parts.derived.read_vectors_of(forgotten):
+                samples.add_bytes(vector)
+        return samples
+
+    async def _erase_copies(self) -> None:
+        """Delete from the bus what retractions left and what was refused; what it keeps is tried again seldom."""
+        unwanted = await self._log.read(count_unwanted)
+        due = anyio.current_time() >= self._copies_due_at
+        if unwanted == self._copies_kept and not due:
+            return
+        # What came meanwhile is not among these, and so it is tried the next time.
+        self._copies_kept = await erase_copies(self._parts)
+        self._copies_due_at = anyio.current_time() + RETRY_S
+
+    async def _forget_what_others_forgot(self) -> None:
+        """Tombstones from a restore or from the bucket are as good as the wish itself."""
+        for tombstone in await self._log.read(read_planted):
+            await self._log.append_event(forget_as_told(tombstone))
+            if tombstone.session is None:
+                self._memories.hide_user(tombstone.user)
+            else:
+                self._memories.hide(tombstone.user, tombstone.session)
+            self._parts.report("forgetting.tombstone_met")
+
+    def _tell(self) -> None:
+        erased, self._erased = self._erased, anyio.Event()
+        erased.set()

@@ -1,0 +1,1 @@
+"""Models at an endpoint, and the choice among all embedders."""

@@ -1,0 +1,1 @@
+"""What looks after a store: doctor, verify, backup, restore, replay, and the demo."""
