@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
+from pathlib import Path
 
 import anyio
 
@@ -33,7 +34,7 @@ from daemon.logs import Report
 from daemon.models.embedders import close_embedder, make_embedder
 from daemon.wiring import App, Setting, wire
 from events.faults import arm
-from events.integrity import check_start
+from events.integrity import check_start, check_structure, needs_structure_check
 from events.log import EventLog, LogReader
 from events.time import Instant
 
@@ -61,6 +62,7 @@ async def start(
     """Open the store, bind the socket, and build everything. Nothing runs yet.
 
     A store that is damaged as far as a start can tell is refused, unless its sound users are to be served.
+    The structure of a large file is looked at while it runs, and ends it.
     Raises `ConfigInvalid`, `DirectoryInUse`, `StoreUnusable`, `LogDamaged`, `SocketUnusable` or
     `EmbeddedBusFailed`; then nothing stays open.
     """
@@ -75,8 +77,10 @@ async def start(
         opened.push_async_callback(log.close)
         reader = await LogReader.open_to_read(folder / "events.db")
         opened.push_async_callback(reader.close)
+        unchecked = False
         if not serve_damaged:
             await reader.read(check_start)
+            unchecked = await reader.read(needs_structure_check)
         room, free_min = config.data.derived_max_mb * MIB, 2 * config.data.free_min_mb * MIB
         derived = await DerivedStore.open(folder / DERIVED, log, report, room, free_min)
         opened.push_async_callback(derived.close)
@@ -94,6 +98,7 @@ async def start(
             opened.callback(app.metrics.close)
         if app.embedded_bus is not None:
             await app.embedded_bus.start()
+        app.unchecked = unchecked
         app.opened = opened.pop_all()
     return app
 
@@ -103,11 +108,14 @@ async def run(app: App, stopping: anyio.Event, started: Callable[[], None] = lam
     async with anyio.create_task_group() as tasks:
         for name, part in _parts(app).items():
             tasks.start_soon(part, name=name)
+        if app.unchecked:
+            tasks.start_soon(_check_structure, app.log.path, stopping.is_set, name="structure")
         notify_systemd("READY=1")
         app.report("daemon.started", socket=str(app.socket.path), version=daemon_version())
         started()
         await stopping.wait()
         notify_systemd("STOPPING=1")
+        app.session_events.stop()
         await app.socket.stop(GRACE_S)
         tasks.cancel_scope.cancel()
 
@@ -137,6 +145,18 @@ def _parts(app: App) -> dict[str, Callable[[], Coroutine[object, object, None]]]
         parts["embedded_bus"] = app.embedded_bus.run
         parts["stream"] = lambda: _create_stream(app)
     return parts
+
+
+async def _check_structure(path: Path, given_up: Callable[[], bool]) -> None:
+    """SQLite's own check of a large file, beside everything else; a damage ends the daemon as at a start.
+
+    On a connection of its own, for it takes a second for 150 MB.
+    """
+    reader = await LogReader.open_to_read(path)
+    try:
+        await reader.read(partial(check_structure, given_up=given_up))
+    finally:
+        await reader.close()
 
 
 async def _create_stream(app: App) -> None:

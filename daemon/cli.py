@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections import Counter
 from pathlib import Path
@@ -71,6 +72,8 @@ def demo(keep: bool) -> None:
     """Show the whole product on a conversation of a year, in a temporary directory."""
     from daemon.upkeep.demo import run_demo
 
+    for ending in (signal.SIGTERM, signal.SIGHUP):  # As Ctrl-C: the daemon ends and its folder goes, too.
+        signal.signal(ending, signal.default_int_handler)
     sys.exit(anyio.run(run_demo, keep))
 
 

@@ -12,7 +12,7 @@ import click
 from daemon.config import Config, read_config
 from daemon.config_values import ConfigInvalid
 from daemon.lifecycle import DirectoryInUse
-from daemon.serving.calls import place_of
+from daemon.logs import place_of
 from events import database as reasons
 from events.errors import LogDamaged, MemForestError, StoreIsNewer, StoreUnusable
 

@@ -9,16 +9,15 @@ from functools import partial
 
 from daemon.bus.bus_messages import BusMessage
 from daemon.decoders.decoding import Decoder
-from daemon.serving.protocol import Params
+from daemon.untrusted import Params, check_limit
 from events.appending import Batch
 from events.dead_letters import DeadLetter, StoredLetter, drop_letter, read_letter, read_letters
 from events.erasure import truncate_wal
-from events.errors import InvalidInput, MemForestError
+from events.errors import MemForestError
 from events.log import EventLog
 from events.time import to_iso
 
 LIMIT_DEFAULT = 100
-LIMIT_MAX = 1_000
 # What SQLite takes for a row's id.
 ID_MAX = 2**63 - 1
 
@@ -107,8 +106,7 @@ class DeadLetters:
 
     async def list(self, params: LettersParams) -> LetterPage:
         """A page of letters, oldest first, and the id to go on from."""
-        if not 1 <= params.limit <= LIMIT_MAX:
-            raise InvalidInput(f"limit is from 1 to {LIMIT_MAX}")
+        check_limit(params.limit)
         after = min(max(params.after, 0), ID_MAX)
         letters = await self._log.read(partial(read_letters, after=after, limit=params.limit + 1))
         page = letters[: params.limit]

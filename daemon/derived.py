@@ -133,12 +133,6 @@ class DerivedStore:
             )
             await self._run(work, None)
 
-    async def drop_snapshot(self, user: Reference) -> None:
-        """See `SnapshotStore`. Raises `StoreUnusable` when it can be neither overwritten nor deleted."""
-        async with self._turn:
-            await self._erase([], owner_of(user))
-            await self._empty_wal()
-
     async def erase(self, forgotten: Unerased) -> None:
         """Overwrite what was made of words that are forgotten; once it returns no file of ours holds any of it.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from pathlib import Path
 from typing import Protocol
 
 import structlog
@@ -77,6 +78,14 @@ class Report(Protocol):
 
 def quiet(_event: str, /, **_fields: object) -> None:
     """The Report of whoever wants nothing reported."""
+
+
+def place_of(error: BaseException) -> str:
+    """The file and line that raised, for whoever reads the log."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace else ""
 
 
 def configure_logs(level: str, form: str) -> Report:

@@ -16,7 +16,7 @@ from daemon.derived import DerivedStore
 from daemon.disk import Disk
 from daemon.ingest import Ingest
 from daemon.memories import Memories
-from daemon.serving.protocol import Params
+from daemon.untrusted import Params
 from daemon.vectors import VectorFiller
 from events.log import EventLog
 from events.time import Instant

@@ -89,9 +89,11 @@ class App:
     tombstones: TombstoneKeeper
     history: History
     vectors: VectorFiller | None
+    session_events: SessionEvents
     socket: SocketServer
     metrics: MetricsListener | None
     opened: AsyncExitStack
+    unchecked: bool = False  # SQLite's own check of the file was left for later
 
 
 def wire(setting: Setting) -> App:
@@ -115,7 +117,7 @@ def wire(setting: Setting) -> App:
     vectors = VectorFiller(memories, embedder, source, report) if recall.cosine_weight else None
     parts = (bus, intake.shown_url, ingest, worker, answerer, (model, embedder), intake.disk, vectors, readings)
     status = Status(setting.version, clock, log, memories, *parts, setting.derived)
-    structures, tally = Structures(log, memories), Tally()
+    structures, session_events, tally = Structures(log, memories), SessionEvents(log), Tally()
     handlers = make_handlers(
         Answering(
             log=log,
@@ -129,7 +131,7 @@ def wire(setting: Setting) -> App:
             forgetter=forgetter,
             compactor=compactor,
             dead_letters=DeadLetters(log, intake.decoder, {each.stream: each.decoder for each in readings}),
-            session_events=SessionEvents(log),
+            session_events=session_events,
             differences=Differences(log, history),
             replaying=Replaying(log, memories, clock),
             status=status,
@@ -142,7 +144,7 @@ def wire(setting: Setting) -> App:
     port = None if listen is None else MetricsListener(listen, handlers, report)
     taking = (intake.embedded, bus, intake.disk, ingest, readings)
     doing = (worker, forgetter, keeper, history, vectors)
-    return App(report, log, memories, *taking, *doing, socket, port, AsyncExitStack())
+    return App(report, log, memories, *taking, *doing, session_events, socket, port, AsyncExitStack())
 
 
 @dataclass(frozen=True, slots=True)

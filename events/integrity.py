@@ -30,8 +30,12 @@ STRUCTURE: Final = "SQLite's own check of the file"
 PAGE_EVENTS: Final = 500
 # The end of the log that is checked at a start: the events that were written when something went wrong.
 TAIL_EVENTS: Final = 1000
-# Above this SQLite's check would hold up the start for minutes; `doctor` does it.
+# SQLite's check takes 6 to 7 ms a MB: a start waits for it up to this size.
+START_CHECK_BYTES_MAX: Final = 1 << 23
+# Above this it would read for minutes beside those who ask; `doctor` does it.
 QUICK_CHECK_BYTES_MAX: Final = 1 << 30
+# Steps of SQLite between two questions whether to give up: a few ms.
+_STEPS: Final = 100_000
 
 _ENVELOPE: Final = """seq, user, user_seq, session, type, version, key, happened_at, recorded_at, caused_by,
     lineage, basis, bus_stream, bus_epoch, bus_seq, body, commitment, chain"""
@@ -189,20 +193,51 @@ class Walk:
 
 
 def check_start(connection: sqlite3.Connection) -> None:
-    """Refuse a store that is damaged as far as a start can tell. Raises `LogDamaged`, which names the damage."""
-    found: list[str] = []
-    (size,) = connection.execute(
-        "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
-    ).fetchone()
-    if size <= QUICK_CHECK_BYTES_MAX:
-        (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if result != "ok":
-            found += describe([Damage(STRUCTURE)])
+    """Refuse a store that is damaged as far as a start can tell. Raises `LogDamaged`, which names the damage.
+
+    The structure of a large file is looked at later: see `needs_structure_check`.
+    """
+    found: list[Damage] = []
+    if _size(connection) <= START_CHECK_BYTES_MAX and not _has_sound_structure(connection):
+        found.append(Damage(STRUCTURE))
     walk = Walk()
     walk.begin(connection, TAIL_EVENTS)
     while not walk.step(connection):
         pass
-    found += describe(walk.damages)
+    # The structure first: it may be why events do not match.
+    _refuse(describe(found) + describe(walk.damages))
+
+
+def needs_structure_check(connection: sqlite3.Connection) -> bool:
+    """Whether `check_start` left SQLite's own check to `check_structure`, and it ends within seconds."""
+    return START_CHECK_BYTES_MAX < _size(connection) <= QUICK_CHECK_BYTES_MAX
+
+
+def check_structure(connection: sqlite3.Connection, given_up: Callable[[], bool] = lambda: False) -> None:
+    """SQLite's own check of the whole file, until done or `given_up`. Raises `LogDamaged`."""
+    connection.set_progress_handler(given_up, _STEPS)
+    try:
+        sound = _has_sound_structure(connection)
+    except sqlite3.OperationalError:
+        if not given_up():
+            raise
+        return
+    finally:
+        connection.set_progress_handler(None, 0)
+    _refuse([] if sound else describe([Damage(STRUCTURE)]))
+
+
+def _size(connection: sqlite3.Connection) -> int:
+    query = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+    return int(connection.execute(query).fetchone()[0])
+
+
+def _has_sound_structure(connection: sqlite3.Connection) -> bool:
+    (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    return bool(result == "ok")
+
+
+def _refuse(found: list[str]) -> None:
     if found:
         more = "; ..." if len(found) > 3 else ""
         raise LogDamaged(f"the log is damaged: {'; '.join(found[:3])}{more}; `memforestd doctor --deep` names all")

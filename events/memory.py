@@ -205,11 +205,10 @@ class FactPinned:
 
 
 class Task(StrEnum):
-    """What the worker asks a model for."""
+    """What the worker asks a model for, and gives up after its last attempt."""
 
     EXTRACT = "extract"
     SUMMARISE = "summarise"
-    MERGE = "merge"
 
 
 class ParkReason(StrEnum):

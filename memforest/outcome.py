@@ -14,7 +14,7 @@ from memforest import calls
 from memforest.errors import NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from memforest.publishing import Caller
     from memforest.types import DeadLetter
@@ -28,6 +28,7 @@ class Before:
 
     letter: int
     user_seqs: Mapping[str, int]
+    turns: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,10 @@ def look_before(caller: Caller) -> Before:
     last = 0
     for letter in _letters(caller, 0):
         last = letter.id
-    return Before(last, {user.user_id: user.user_seq for user in caller.call(calls.users())})
+    users = caller.call(calls.users())
+    return Before(
+        last, {user.user_id: user.user_seq for user in users}, {user.user_id: user.turns for user in users}
+    )
 
 
 def find_not_recorded(caller: Caller, before: Before, sessions: Mapping[str, set[str]]) -> tuple[NotRecorded, ...]:
@@ -73,6 +77,21 @@ def find_not_recorded(caller: Caller, before: Before, sessions: Mapping[str, set
             elif conflicts:
                 found.append(NotRecorded(user_id, session_id, "conflict", conflicts))
     return tuple(found)
+
+
+def count_known(
+    caller: Caller, before: Before, user_ids: Collection[str], sent: int, not_recorded: Sequence[NotRecorded]
+) -> int | None:
+    """How many of the turns `sent` to these users were there before; None where it cannot be told.
+
+    Asked once the rest is built. What others publish to the same users meanwhile makes it less.
+    """
+    after = {user.user_id: user.turns for user in caller.call(calls.users())}
+    lost = [each.count for each in not_recorded]
+    if None in lost or not after.keys() >= set(user_ids):
+        return None
+    new = sum(after[user_id] - before.turns.get(user_id, 0) for user_id in user_ids)
+    return max(0, min(sent, sent - new - sum(count or 0 for count in lost)))
 
 
 def _letters(caller: Caller, after: int) -> Iterator[DeadLetter]:

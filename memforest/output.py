@@ -143,6 +143,13 @@ def shown(value: object, *, people: bool) -> str:
     return tidy(str(value))
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, in the plural where that is right: 1 turn, 2 turns, 2 memories."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun[:-1]}ies" if noun.endswith("y") else f"{number} {noun}s"
+
+
 def tidy(text: str) -> str:
     """The text without control and direction characters, which could rewrite what a terminal shows."""
     return "".join(

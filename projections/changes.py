@@ -27,6 +27,7 @@ from events.memory import (
 )
 from events.session import (
     ChunkClosed,
+    MemoryImported,
     SessionClosed,
     SessionErased,
     SessionReplayed,
@@ -36,6 +37,8 @@ from events.session import (
     TurnRevised,
     UserErased,
 )
+from projections.facts.canonical import read_likeness
+from projections.facts.imported import as_fact
 from projections.facts.scopes import Scope, ScopeKind
 from projections.memory import Memory
 from projections.memtree.comparing import TreeMove, compare_trees
@@ -48,6 +51,7 @@ _LOCAL: frozenset[type[Event]] = frozenset(
     {
         TurnRecorded,
         TurnConflicted,
+        MemoryImported,
         ChunkClosed,
         SessionClosed,
         SessionReplayed,
@@ -148,7 +152,8 @@ class Watch:
         event = None if recorded is None else recorded.event
         # Of an erased event only its place is taken, which is a local thing.
         whole = recorded is None or (event is not None and type(event) not in _LOCAL)
-        founded, joined, gone = self._look_at_facts(event, whole=whole)
+        named = [] if recorded is None else self._facts_named(recorded)
+        founded, joined, gone = self._look_at_facts(named, whole=whole)
         closed, gone_chunks, waiting, served = self._look_at_chunks(event, whole=whole)
         trees = () if not whole and type(event) in _NO_TREE else tuple(self._look_at_trees())
         made, undone = self._look_at_groups()
@@ -161,7 +166,7 @@ class Watch:
             scopes=tuple(self._moves(trees)),
             trees=trees,
             summaries=self._look_at_summaries(event, whole=whole),
-            units=self._look_at_units(event, whole=whole),
+            units=self._look_at_units(named, whole=whole),
             groups_made=made,
             groups_undone=undone,
             chunks_opened=self._look_at_open_chunks(recorded),
@@ -174,11 +179,24 @@ class Watch:
             rows_hidden=rows_hidden,
         )
 
-    def _look_at_facts(self, event: Event | None, *, whole: bool) -> tuple[tuple[FactId, ...], ...]:
+    def _facts_named(self, recorded: RecordedEvent) -> list[FactId]:
+        """The facts that an event speaks of, once it is applied."""
+        match recorded.event:
+            case FactsAdmitted(admissions=admissions):
+                return [admission.fact for admission in admissions]
+            case UnitsPartitioned(members=members) | NodesMerged(members=members):
+                return list(members)
+            case MemoryImported() as event:
+                fact = self._memory.canon.find(read_likeness(as_fact(recorded, event), recorded.user))
+                return [] if fact is None else [fact.id]
+            case _:
+                return []
+
+    def _look_at_facts(self, named: list[FactId], *, whole: bool) -> tuple[tuple[FactId, ...], ...]:
         """Founded, joined and gone."""
         facts, seen = self._memory.canon.facts, self._facts
         founded, gone = _compare(facts, seen, whole=whole)
-        named_ones = facts if whole or gone else _facts_named(event)
+        named_ones = facts if whole or gone else named
         joined = tuple(
             dict.fromkeys(
                 each
@@ -271,9 +289,9 @@ class Watch:
         seen.update((each, summaries[each]) for each in noted if each in summaries)
         return noted
 
-    def _look_at_units(self, event: Event | None, *, whole: bool) -> tuple[tuple[FactId, UnitId], ...]:
+    def _look_at_units(self, named: list[FactId], *, whole: bool) -> tuple[tuple[FactId, UnitId], ...]:
         units, seen = self._memory.units.unit_of, self._units
-        members = units if whole or len(units) < len(seen) else _facts_named(event)
+        members = units if whole or len(units) < len(seen) else named
         moved = tuple((fact, units[fact]) for fact in members if fact in units and units[fact] != seen.get(fact))
         seen.update(moved)
         if len(seen) > len(units):
@@ -302,17 +320,6 @@ class Watch:
         if sessions:
             rows += nodes.live_rows().size - nodes.live_rows(sessions).size
         return tuple(sorted(sessions)), tuple(sorted(turns)), rows
-
-
-def _facts_named(event: Event | None) -> list[FactId]:
-    """The facts that an event speaks of."""
-    match event:
-        case FactsAdmitted(admissions=admissions):
-            return [admission.fact for admission in admissions]
-        case UnitsPartitioned(members=members) | NodesMerged(members=members):
-            return list(members)
-        case _:
-            return []
 
 
 def _newest(held: dict[K, Any], count_before: int) -> tuple[K, ...]:

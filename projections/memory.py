@@ -39,7 +39,7 @@ from events.session import (
     UserForgotten,
 )
 from events.time import Instant
-from projections.facts.canonical import Fact, read_occurrences
+from projections.facts.canonical import Fact, read_occurrences, share_sessions
 from projections.facts.scopes import Scope, ScopeKind
 from projections.memtree.forest import Forest, LeafText
 from projections.memtree.shape import TreeShape
@@ -145,7 +145,7 @@ class Memory:
     def size_bytes(self) -> int:
         """About what it takes in memory, vectors included (measured per object; tests/benchmarks/loading.py)."""
         facts = self.canon.facts
-        return self.nodes.size_bytes + 900 * len(self.turns) + 2_400 * len(facts) + 600 * len(self.chunks)
+        return self.nodes.size_bytes + 900 * len(self.turns) + 1_850 * len(facts) + 600 * len(self.chunks)
 
     def open_chunk(self, session: Reference) -> tuple[int, ...]:
         """The turns of a session that are in no closed chunk yet."""
@@ -227,7 +227,7 @@ class Memory:
             kind=NodeKind.CHUNK,
             ref=TurnsText(cut.turns),
             turns=cut.turns,
-            sessions=frozenset((cut.session,)),
+            sessions=share_sessions(frozenset((cut.session,))),
             said_at=said_at[0],
             time_start=min(said_at),
             time_end=max(said_at),
@@ -294,7 +294,7 @@ def _on_parked(memory: Memory, _: RecordedEvent, event: WorkParked) -> None:
     if event.task is Task.EXTRACT:
         memory.transcript.cover(event.turns)
         memory.replays.note_parked(event.request)
-    elif event.task is Task.SUMMARISE:
+    else:
         memory.forest.note_parked(event.request)
 
 

@@ -20,7 +20,15 @@ from events.memory import (
 from events.session import MemoryImported
 from events.time import Instant
 from projections.eventtree.units import Group, Units
-from projections.facts.canonical import Canon, Fact, Likeness, Occurrence, read_likeness, read_statement
+from projections.facts.canonical import (
+    Canon,
+    Fact,
+    Likeness,
+    Occurrence,
+    read_likeness,
+    read_statement,
+    share_sessions,
+)
 from projections.facts.corrections import Disclaimer, Disclaimers, exactly, read_disclaimer
 from projections.facts.imported import read_memory
 from projections.facts.scopes import EntityScopes, Scope
@@ -194,7 +202,7 @@ class Placement:
     def _leaf_text(self, fact: FactId) -> LeafText:
         """Its words were said where it was first read; the summary's lineage is that session alone."""
         first = self.canon.facts[fact].first
-        return LeafText(FactText(first.pointer), first.length, frozenset((first.session,)))
+        return LeafText(FactText(first.pointer), first.length, share_sessions(frozenset((first.session,))))
 
     def _leaf(self, fact: FactId) -> Leaf:
         first = self.canon.facts[fact].first

@@ -168,7 +168,3 @@ class SnapshotStore(Protocol):
     async def keep_snapshot(self, user: Reference, snapshot: StoredSnapshot) -> None:
         """Keep a snapshot in place of the one before."""
         ...
-
-    async def drop_snapshot(self, user: Reference) -> None:
-        """Let go of a user's snapshot, so that nothing of it is left in the file."""
-        ...

@@ -38,7 +38,7 @@ class ModelFailed(Exception):
 class Call:
     """One question: it is answered once it is `let_go`, unless it is told to `fail`."""
 
-    task: Task
+    task: Task | None  # None for a merge, which is never parked
     question: Question
     let_go: anyio.Event = field(default_factory=anyio.Event)
     failure: Exception | None = None
@@ -96,10 +96,10 @@ class ScriptedModel:
         return queued if isinstance(queued, str) else shorten([child.text for child in interval.children])
 
     async def merge(self, members: Sequence[MemberText]) -> str:
-        queued = await self._receive(Task.MERGE, tuple(members))
+        queued = await self._receive(None, tuple(members))
         return queued if isinstance(queued, str) else " ".join(member.text for member in members)
 
-    async def _receive(self, task: Task, question: Question) -> tuple[ExtractedFact, ...] | str | None:
+    async def _receive(self, task: Task | None, question: Question) -> tuple[ExtractedFact, ...] | str | None:
         call = Call(task, question)
         self.calls.append(call)
         if not self.held:

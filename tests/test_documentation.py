@@ -16,7 +16,7 @@ import pytest
 import daemon.cli
 import memforest.cli
 from daemon.config import Config, config_keys, effective_values, read_config
-from daemon.decoders.decoding import Message
+from daemon.decoders.native import Message
 from daemon.logs import LOG_EVENTS
 from daemon.serving.handlers import METHODS
 from events.codec import EVENT_TYPES

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from projections.recall.explaining import AskedWord
+from projections.recall.filters import Passed
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A turn that a memory carries; `turn_id` is null when the publisher gave none."""
+    """A turn that something was read from; `turn_id` is null when the publisher gave none."""
 
     session_id: str | None
     turn_id: str | None
@@ -58,23 +61,6 @@ class Watermark:
     projected_user_seq: int
     pending: int
     lag_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class WordShown:
-    """A word of the question: in how many nodes it stands, and how much that makes it count (its idf)."""
-
-    word: str
-    nodes: int
-    weight: float
-
-
-@dataclass(frozen=True, slots=True)
-class FilterShown:
-    """How many nodes were left after a filter; `nodes` is how many there were."""
-
-    name: str
-    nodes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +116,8 @@ class Explanation:
     """How an answer came about. `timings_ms` is the one thing in an answer that differs when it is asked again."""
 
     parameters: ParametersShown
-    words: list[WordShown]
-    filters: list[FilterShown]
+    words: list[AskedWord]
+    filters: list[Passed]
     candidates: list[CandidateShown]
     left_off: int
     timings_ms: dict[str, float]

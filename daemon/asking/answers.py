@@ -120,7 +120,7 @@ class Answerer:
                     lambda db: (
                         read_events(db, found.seqs),  # noqa: B023
                         read_hindsight(db, user, user_seq),
-                        count_redacted(db, user, user_seq, hindsight),
+                        count_redacted(db, user_seq, hindsight),
                     )
                 )
                 if agree(known_now, hindsight):  # otherwise something was forgotten since it was folded

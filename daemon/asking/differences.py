@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from daemon.asking.history import History, agree, count_redacted, locate
 from daemon.asking.listings import find_user
-from daemon.serving.protocol import Params
+from daemon.untrusted import Params
 from events.envelope import RecordedEvent, Reference
 from events.hindsight import Hindsight, read_hindsight
 from events.log import EventLog
@@ -138,7 +138,7 @@ class Differences:
                 lambda db: (
                     read_events(db, seqs),  # noqa: B023
                     {each: read_hindsight(db, user, each) for each in {a, b}},
-                    count_redacted(db, user, max(a, b), read_hindsight(db, user, max(a, b))),
+                    count_redacted(db, max(a, b), read_hindsight(db, user, max(a, b))),
                 )
             )
             if all(agree(outlines[each][1], hindsight) for each, hindsight in known_now.items()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 
-from daemon.asking.answer_types import CandidateShown, Explanation, FilterShown, ParametersShown, WordShown
+from daemon.asking.answer_types import CandidateShown, Explanation, ParametersShown
 from events.envelope import RecordedEvent
 from events.time import to_iso
 from projections.recall.answering import RecallRequest
@@ -58,8 +58,8 @@ def show_explanation(
     """`recorded` holds the events of the candidates' texts, `shown` the ids of the memories in the answer."""
     return Explanation(
         parameters=parameters,
-        words=[WordShown(each.word, each.nodes, each.weight) for each in found.words],
-        filters=[FilterShown(each.name, each.nodes) for each in found.filters],
+        words=found.words,
+        filters=found.filters,
         candidates=[_show_candidate(each, recorded, shown) for each in found.candidates],
         left_off=found.left_off,
         timings_ms=timings_ms,

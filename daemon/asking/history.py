@@ -78,8 +78,8 @@ def _parse_instant(text: str) -> Instant:
         ) from None
 
 
-def count_redacted(connection: sqlite3.Connection, user: Reference, to_user_seq: int, hindsight: Hindsight) -> int:
-    """How many events of a user up to a position said something that is gone, or must not be shown any more."""
+def count_redacted(connection: sqlite3.Connection, to_user_seq: int, hindsight: Hindsight) -> int:
+    """How many events up to a position said something that is gone, or must not be shown any more."""
     redacted: set[int] = set()
     for subject, forgotten in hindsight.tombstones.items():
         rows = connection.execute(

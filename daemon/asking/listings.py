@@ -8,7 +8,7 @@ from functools import partial
 
 from daemon.erasure.receipts import SessionUnknown, UserUnknown
 from daemon.memories import Memories
-from daemon.serving.protocol import Params
+from daemon.untrusted import Params
 from events.envelope import Reference
 from events.log import EventLog
 from events.registry import SessionSummary, UserSummary, knows_user, read_sessions, read_users

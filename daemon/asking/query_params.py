@@ -13,8 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from daemon.reasons import reason_without_values
-from daemon.serving.protocol import Params
+from daemon.untrusted import Params, reason_without_values
 from events.envelope import Keys
 from events.errors import InvalidInput
 from events.time import Instant, from_datetime

@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, TypeAlias
 
 import anyio
 
+from daemon.asking.words import Numbers, is_gone, measure_event, read_with_hindsight, text_of
 from daemon.erasure.receipts import SessionUnknown
-from daemon.serving.protocol import Params
-from events.codec import Event
+from daemon.untrusted import Params, check_limit
 from events.envelope import RecordedEvent, Reference
 from events.errors import InvalidInput
 from events.hindsight import Hindsight
 from events.log import EventLog
-from events.reading import read_events
-from events.registry import knows_session, read_tombstones
+from events.registry import knows_session
 from events.time import to_iso
-from events.withdrawal import read_voids
 
 LIMIT_DEFAULT = 100
-LIMIT_MAX = 1_000
 AFTER_MAX = 2**62  # of what SQLite can count to
 # A long poll; longer ones are asked again, so that who went away is not waited for.
 WAIT_MAX_S = 30.0
 # Between two looks while the log grows fast: others' events wake us, too.
 LOOK_AGAIN_S = 0.1
-
-# What an event says besides its words, by field.
-Numbers: TypeAlias = dict[str, int | bool | str]
-# Fields that are places in the log, which nobody outside speaks of.
-_PLACES = frozenset({"last_turn", "stands", "replaces"})
-_TEXTS = frozenset({"text", "content"})
 
 
 class SessionEventsParams(Params, frozen=True, kw_only=True):
@@ -79,11 +67,18 @@ class SessionEvents:
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
+        self._polls: set[anyio.CancelScope] = set()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Answer every long poll now with what there is; nobody is kept waiting from here on."""
+        self._stopped = True
+        for poll in self._polls:
+            poll.cancel()
 
     async def events(self, params: SessionEventsParams) -> EventPage:
         """A page of a session's events. Raises `InvalidInput`, `SessionUnknown`."""
-        if not 1 <= params.limit <= LIMIT_MAX:
-            raise InvalidInput(f"limit is from 1 to {LIMIT_MAX}")
+        check_limit(params.limit)
         if not 0 <= params.after <= AFTER_MAX:
             raise InvalidInput("after is the user_seq of an event, or 0")
         if not 0 <= params.wait_s <= WAIT_MAX_S:
@@ -91,18 +86,22 @@ class SessionEvents:
         user = self._log.keys.user(params.user_id)
         session = self._log.keys.session(params.user_id, params.session_id)
         page = EventPage([], params.after, more=False)
-        with anyio.move_on_after(params.wait_s):
-            while True:
-                head = self._log.head
-                # Not given up half-way: the page that was read is the answer, however late.
-                with anyio.CancelScope(shield=True):
-                    page = await self._log.read(
-                        lambda db, after=page.next: _read_page(db, user, session, after, params.limit)  # type: ignore[misc]
-                    )
-                if page.events or not params.wait_s:
-                    return page
-                await self._log.wait_past(head)
-                await anyio.sleep(LOOK_AGAIN_S)
+        with anyio.move_on_after(params.wait_s) as poll:
+            self._polls.add(poll)
+            try:
+                while True:
+                    head = self._log.head
+                    # Not given up half-way: the page that was read is the answer, however late.
+                    with anyio.CancelScope(shield=True):
+                        page = await self._log.read(
+                            lambda db, after=page.next: _read_page(db, user, session, after, params.limit)  # type: ignore[misc]
+                        )
+                    if page.events or not params.wait_s or self._stopped:
+                        return page
+                    await self._log.wait_past(head)
+                    await anyio.sleep(LOOK_AGAIN_S)
+            finally:
+                self._polls.discard(poll)
         return page
 
 
@@ -122,10 +121,8 @@ def _read_page(
     )
     seqs = [seq for (seq,) in rows]
     more, seqs = len(seqs) > limit, seqs[:limit]
-    recorded = read_events(connection, seqs)
+    recorded, hindsight = read_with_hindsight(connection, user, seqs)
     causes = _read_positions(connection, [each.caused_by for each in recorded.values() if each.caused_by])
-    # Last, so that no word is shown that was forgotten meanwhile.
-    hindsight = Hindsight(tombstones=read_tombstones(connection, user), voids=read_voids(connection, user))
     events = [show_event(recorded[seq], hindsight, causes) for seq in seqs]
     return EventPage(events, events[-1].user_seq if more else max(after, head), more)
 
@@ -149,61 +146,3 @@ def show_event(recorded: RecordedEvent, hindsight: Hindsight, causes: Mapping[in
         what={} if event is None else measure_event(event),
         text=None if event is None else text_of(event),
     )
-
-
-def is_gone(recorded: RecordedEvent, hindsight: Hindsight) -> bool:
-    """Whether the words of an event are erased, or will be: they are not shown any more."""
-    void = hindsight.voids.get(recorded.seq)
-    subjects = (recorded.user, *recorded.lineage)
-    return (
-        recorded.event is None
-        or (void is not None and void.erases)
-        or any(recorded.user_seq < hindsight.tombstones.get(subject, 0) for subject in subjects)
-    )
-
-
-def measure_event(event: Event) -> Numbers:
-    """The numbers of an event: figures, ids in hex, how many entries lists have, how long texts are; no words."""
-    return dict(_measure(event))
-
-
-def _measure(part: Any) -> Iterator[tuple[str, int | bool | str]]:
-    for field in dataclasses.fields(part):
-        value: object = getattr(part, field.name)
-        if isinstance(value, StrEnum):
-            yield field.name, value.value
-        elif isinstance(value, str):
-            if field.name in _TEXTS:
-                yield "characters", len(value)
-        elif isinstance(value, bytes):
-            yield field.name, value.hex()
-        elif isinstance(value, tuple):
-            if value:
-                yield field.name, len(value)
-        elif isinstance(value, int):
-            if field.name not in _PLACES:
-                yield field.name, value
-        elif dataclasses.is_dataclass(value):
-            yield from _measure(value)
-
-
-def text_of(event: Event) -> str | None:
-    """What was said or written in an event, one text a line; None when it has no text."""
-    texts = list(_texts(event))
-    return "\n".join(texts) if texts else None
-
-
-def _texts(part: Any) -> Iterator[str]:
-    for field in dataclasses.fields(part):
-        value: object = getattr(part, field.name)
-        if isinstance(value, str) and field.name in _TEXTS:
-            speaker = (
-                getattr(part, "name", None) or getattr(part, "role", None) if field.name == "content" else None
-            )
-            yield f"{speaker}: {value}" if speaker else value
-        elif isinstance(value, tuple):
-            for each in value:
-                if dataclasses.is_dataclass(each):
-                    yield from _texts(each)
-        elif dataclasses.is_dataclass(value):
-            yield from _texts(value)

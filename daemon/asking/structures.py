@@ -6,11 +6,13 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 
+from daemon.asking.answer_types import Source
 from daemon.asking.listings import UserParams, find_user
-from daemon.asking.tree_nodes import id_of_turn, may_be_shown, scope_name, tree_id
+from daemon.asking.tree_nodes import NODE_TEXT_MAX, may_be_shown, scope_name, tree_id
+from daemon.asking.words import shorten, source_of
 from daemon.memories import Memories
-from daemon.serving.protocol import Params
 from daemon.texts import join_texts, read_behind
+from daemon.untrusted import Params, check_limit
 from events.errors import InvalidInput
 from events.log import EventLog
 from events.reading import read_events
@@ -21,9 +23,6 @@ from projections.facts.canonical import Fact
 from projections.texts import FactText, TextRef, WrittenText
 
 LIMIT_DEFAULT = 100
-LIMIT_MAX = 1_000
-# Characters of a root's text that a listing shows.
-ROOT_TEXT_MAX = 800
 
 
 class PageParams(Params, frozen=True, kw_only=True):
@@ -32,14 +31,6 @@ class PageParams(Params, frozen=True, kw_only=True):
     user_id: str
     limit: int = LIMIT_DEFAULT
     after: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FactSource:
-    """A turn a fact was read from."""
-
-    session_id: str | None
-    turn_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +45,7 @@ class FactShown:
     role: str
     entities: list[str]
     sessions: list[str]
-    sources: list[FactSource]
+    sources: list[Source]
     group: str | None
     pinned: bool
 
@@ -169,7 +160,9 @@ class Structures:
                     height=tree.height,
                     nodes=len(tree.nodes()),
                     dirty=dirty,
-                    root_text=_shorten(join_texts(roots[scope], recorded)) if roots.get(scope) else None,
+                    root_text=shorten(join_texts(roots[scope], recorded), NODE_TEXT_MAX)
+                    if roots.get(scope)
+                    else None,
                 )
                 for scope, tree, dirty, name in shown
             ]
@@ -229,7 +222,7 @@ class Structures:
             if text is None:
                 continue
             turns = [recorded[seq] for seq in fact.turns]
-            sources = [FactSource(turn.session_id, id_of_turn(turn)) for turn in turns if turn.event is not None]
+            sources = [source_of(turn) for turn in turns if turn.event is not None]
             shown.append(
                 FactShown(
                     id=fact.id.hex(),
@@ -248,13 +241,8 @@ class Structures:
         return shown
 
 
-def _shorten(text: str | None) -> str | None:
-    return text if text is None or len(text) <= ROOT_TEXT_MAX else text[: ROOT_TEXT_MAX - 1] + "…"
-
-
 def _read_page(params: PageParams) -> tuple[int, bytes | None]:
-    if not 1 <= params.limit <= LIMIT_MAX:
-        raise InvalidInput(f"limit is from 1 to {LIMIT_MAX}")
+    check_limit(params.limit)
     if params.after is None:
         return params.limit, None
     try:

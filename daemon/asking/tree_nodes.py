@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
+from daemon.asking.answer_types import Source
 from daemon.asking.listings import find_user
-from daemon.asking.session_events import is_gone
+from daemon.asking.words import is_gone, read_with_hindsight, shorten, source_of
 from daemon.memories import Memories
-from daemon.serving.protocol import Params
 from daemon.texts import join_texts
+from daemon.untrusted import Params, check_limit
 from events.envelope import RecordedEvent, Reference, identify
 from events.errors import InvalidInput, MemForestError
 from events.hindsight import Hindsight
 from events.log import EventLog
-from events.reading import read_events
-from events.registry import read_tombstones
 from events.time import to_iso
-from events.withdrawal import read_voids
 from projections.facts.canonical import Fact
 from projections.facts.chunking import make_chunk_key
 from projections.facts.scopes import Scope, ScopeKind
@@ -29,7 +28,6 @@ from projections.texts import FactText, TextRef, TurnsText, events_behind
 DEPTH_DEFAULT = 2
 DEPTH_MAX = 32  # no tree of this life is higher: 3 children a node at least, and 3 ** 32 leaves
 LIMIT_DEFAULT = 200
-LIMIT_MAX = 1_000
 # Characters of a node's text that an answer shows; a turn may be as long as a book.
 NODE_TEXT_MAX = 800
 
@@ -56,14 +54,6 @@ class TreeParams(Params, frozen=True, kw_only=True):
     limit: int = LIMIT_DEFAULT
 
 
-@dataclass(frozen=True, slots=True)
-class LeafSource:
-    """A turn that a leaf was read from."""
-
-    session_id: str | None
-    turn_id: str | None
-
-
 @dataclass(slots=True)
 class NodeShown:
     """A node or leaf. `id` of a leaf is that of the memory (chunk or fact), of a node what `why` and `node` take.
@@ -80,7 +70,7 @@ class NodeShown:
     time_end: str
     leaves: int
     text: str | None = None
-    sources: list[LeafSource] | None = None
+    sources: list[Source] | None = None
     children: list[NodeShown] | None = None
 
 
@@ -118,8 +108,7 @@ class TreeNodesReader:
         """One tree. Raises `InvalidInput`, `UserUnknown`, `TreeUnknown`."""
         if not 1 <= params.depth <= DEPTH_MAX:
             raise InvalidInput(f"depth is from 1 to {DEPTH_MAX} levels")
-        if not 1 <= params.limit <= LIMIT_MAX:
-            raise InvalidInput(f"limit is from 1 to {LIMIT_MAX}")
+        check_limit(params.limit)
         if params.tree is not None and (params.kind is not None or params.scope is not None):
             raise InvalidInput("name the tree by its id in `tree`, or by `kind` and `scope`; not both")
         user = await find_user(self._log, params.user_id)
@@ -141,12 +130,7 @@ class TreeNodesReader:
             )
         seqs = events_behind(ref for place in places for ref in place.refs)
         seqs.update(turn for place in places for turn in place.turns)
-        recorded, hindsight = await self._log.read(
-            lambda db: (
-                read_events(db, seqs),
-                Hindsight(tombstones=read_tombstones(db, user), voids=read_voids(db, user)),
-            )
-        )
+        recorded, hindsight = await self._log.read(partial(read_with_hindsight, user=user, seqs=seqs))
         for place in places:
             _fill(place, recorded, hindsight)
         return result
@@ -258,14 +242,7 @@ def _fill(place: _Place, recorded: dict[int, RecordedEvent], hindsight: Hindsigh
     """Give a node its text, and a leaf its sources, unless the words are gone by now."""
     behind = events_behind(place.refs)
     if place.refs and not any(is_gone(recorded[seq], hindsight) for seq in behind):
-        text = join_texts(place.refs, recorded)
-        cut = text is not None and len(text) > NODE_TEXT_MAX
-        place.shown.text = f"{text[: NODE_TEXT_MAX - 1]}…" if text is not None and cut else text
+        place.shown.text = shorten(join_texts(place.refs, recorded), NODE_TEXT_MAX)
     if place.turns:
         turns = [recorded[seq] for seq in place.turns if not is_gone(recorded[seq], hindsight)]
-        place.shown.sources = [LeafSource(turn.session_id, id_of_turn(turn)) for turn in turns]
-
-
-def id_of_turn(turn: RecordedEvent) -> str | None:
-    """The id that the publisher gave to what was said or imported."""
-    return getattr(turn.event, "turn_id", None)
+        place.shown.sources = [source_of(turn) for turn in turns]

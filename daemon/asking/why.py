@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 
 from daemon.asking.listings import find_user
-from daemon.asking.session_events import is_gone, text_of
-from daemon.asking.tree_nodes import facts_by_leaf, id_of_turn, may_be_shown, scope_name
+from daemon.asking.tree_nodes import facts_by_leaf, may_be_shown, scope_name
+from daemon.asking.words import is_gone, read_with_hindsight, source_of, text_of
 from daemon.memories import Memories
-from daemon.serving.protocol import Params
 from daemon.texts import join_texts
+from daemon.untrusted import Params
 from events.envelope import RecordedEvent, Reference
 from events.errors import InvalidInput, MemForestError
 from events.hindsight import Hindsight
 from events.log import EventLog
 from events.memory import FactsExtracted
-from events.reading import read_events
-from events.registry import read_tombstones
 from events.time import to_iso
-from events.withdrawal import read_voids
 from projections.facts.canonical import Fact, Occurrence
 from projections.facts.scopes import Scope
 from projections.memory import Memory
@@ -29,6 +29,9 @@ from projections.texts import FactText, TextRef, TurnsText, WrittenText, events_
 
 # Of a summary over thousands of facts and turns, so many are shown; the tree shows the rest.
 SHOWN_MAX = 200
+ID_DIGITS = 32
+# Commands show eight; with fewer than these an id is guessed, not named.
+ID_DIGITS_MIN = 4
 # How a fact came to be known, by the type of the event that says it.
 _HOW = {
     "facts.extracted": "extracted",
@@ -45,7 +48,7 @@ class MemoryUnknown(MemForestError):
 
 
 class WhyParams(Params, frozen=True, kw_only=True):
-    """Parameters of `why`: the id of a memory, whatever its kind."""
+    """Parameters of `why`: the id of a memory, whatever its kind, or how the id begins."""
 
     user_id: str
     memory_id: str
@@ -163,25 +166,21 @@ class Provenance:
 
     async def why(self, params: WhyParams) -> Why:
         """All that is known of a memory's origin. Raises `InvalidInput`, `UserUnknown`, `MemoryUnknown`."""
-        try:
-            memory_id = bytes.fromhex(params.memory_id)
-        except ValueError:
-            raise InvalidInput("memory_id is the id of a memory: 32 hexadecimal digits") from None
+        if not re.fullmatch(f"[0-9a-fA-F]{{{ID_DIGITS_MIN},{ID_DIGITS}}}", params.memory_id):
+            raise InvalidInput(
+                f"memory_id is an id or its beginning: {ID_DIGITS_MIN} to {ID_DIGITS} hexadecimal digits"
+            )
         user = await find_user(self._log, params.user_id)
         async with self._memories.use(user) as memory:
+            memory_id = _complete(memory, params.memory_id)
             found = _find(memory, memory_id)
             group_of = {fact.id: memory.units.group_of.get(fact.id) for fact in found.facts}
         seqs = found.seqs()
-        recorded, hindsight = await self._log.read(
-            lambda db: (
-                read_events(db, seqs),
-                Hindsight(tombstones=read_tombstones(db, user), voids=read_voids(db, user)),
-            )
-        )
+        recorded, hindsight = await self._log.read(partial(read_with_hindsight, user=user, seqs=seqs))
         tale = _Tale(recorded, hindsight)
         words, text = tale.text(found.refs)
         return Why(
-            id=params.memory_id.lower(),
+            id=memory_id.hex(),
             kind=found.kind,
             words=words,
             text=text,
@@ -237,7 +236,7 @@ class _Tale:
         return TurnShown(
             user_seq=turn.user_seq,
             session_id=None if event is None else turn.session_id,
-            turn_id=None if event is None else id_of_turn(turn),
+            turn_id=None if event is None else source_of(turn).turn_id,
             said_at=to_iso(turn.happened_at),
             words="erased" if event is None else "kept",
             text=None if event is None else text_of(event),
@@ -267,6 +266,22 @@ class _Tale:
 
     def _is_gone(self, seq: int) -> bool:
         return is_gone(self._recorded[seq], self._hindsight)
+
+
+def _complete(memory: Memory, begun: str) -> bytes:
+    """The one id that begins so. Raises `MemoryUnknown`, and `InvalidInput` when several do."""
+    first, last = (bytes.fromhex(begun.ljust(ID_DIGITS, digit)) for digit in "0f")
+    if first == last:
+        return first
+    trees = (tree for scope, tree in memory.forest.trees.items() if may_be_shown(memory, scope))
+    digests = (node.digest for tree in trees for node in tree.nodes())
+    known = chain(memory.canon.facts, memory.units.groups, memory.nodes.row_of, digests)
+    found = {each for each in known if first <= each <= last}
+    if not found:
+        raise MemoryUnknown
+    if len(found) > 1:
+        raise InvalidInput(f"memory_id begins {len(found)} ids; give more of its digits")
+    return found.pop()
 
 
 def _find(memory: Memory, memory_id: bytes) -> _Found:

@@ -27,7 +27,7 @@ from daemon.building.correction_plans import (
 )
 from daemon.building.worker import Worker
 from daemon.memories import Memories
-from daemon.serving.protocol import Params
+from daemon.untrusted import Params
 from events.appending import Batch
 from events.envelope import Reference
 from events.errors import InvalidInput, StaleDecision

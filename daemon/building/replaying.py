@@ -16,8 +16,8 @@ import anyio
 from daemon.bus.subjects import encode_token
 from daemon.erasure.receipts import SessionUnknown
 from daemon.memories import Memories
-from daemon.serving.protocol import Params
 from daemon.texts import read_texts
+from daemon.untrusted import Params
 from events.envelope import NewEvent, Reference
 from events.errors import StaleDecision
 from events.log import EventLog

@@ -16,9 +16,8 @@ from anyio.abc import TaskGroup
 
 from daemon.building.replaying import end_replays
 from daemon.building.work import AnswerInvalid, Origin, WordsGone, Work, plan_extractions, plan_summaries
-from daemon.logs import Report
+from daemon.logs import Report, place_of
 from daemon.memories import Memories
-from daemon.serving.calls import place_of
 from events.appending import Batch
 from events.envelope import NewEvent, Reference, identify
 from events.errors import InvalidInput, LogClosed, LogDamaged, MemForestError, StaleDecision, StoreUnusable

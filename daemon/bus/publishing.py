@@ -11,8 +11,9 @@ import msgspec
 from daemon.bus.bus_messages import BusUnavailable
 from daemon.bus.nats_bus import NatsBus
 from daemon.bus.subjects import control_subject, encode_token, turn_subject
-from daemon.decoders.decoding import Decoder, ImportedMemory, Message, Turn, Turns, parse_message, turn_key
-from daemon.serving.protocol import Params
+from daemon.decoders.decoding import Decoder, turn_key
+from daemon.decoders.native import ImportedMemory, Message, Turn, Turns, parse_message
+from daemon.untrusted import Params
 from events.errors import InvalidInput
 
 MESSAGES_MAX = 256

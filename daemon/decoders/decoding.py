@@ -19,7 +19,6 @@ from daemon.decoders.content_parts import read_content
 from daemon.decoders.formats import NATIVE, Format
 from daemon.decoders.native import (
     KIND_OF,
-    LEVELS_MAX,
     TURNS_MAX,
     ImportedMemory,
     Message,
@@ -48,19 +47,6 @@ from events.session import (
     TurnRevised,
 )
 from events.time import Instant
-
-__all__ = [
-    "LEVELS_MAX",
-    "TURNS_MAX",
-    "Decoder",
-    "ImportedMemory",
-    "Message",
-    "Turn",
-    "Turns",
-    "make_forget_key",
-    "parse_message",
-    "turn_key",
-]
 
 # What SQLite can count to, and more than anyone edits.
 REVISION_MAX = 2**31

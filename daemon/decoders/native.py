@@ -8,8 +8,7 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
-from daemon.reasons import reason_without_values
-from daemon.serving.protocol import nests_too_deep
+from daemon.untrusted import nests_too_deep, reason_without_values
 from events.errors import InvalidInput
 
 # A message fits one transaction; more turns are better sent as several messages.

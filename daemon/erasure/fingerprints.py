@@ -6,8 +6,6 @@ residue.py beside it.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -16,8 +14,6 @@ from hashlib import blake2b
 from typing import Final
 
 import msgspec
-
-from daemon.bus.subjects import encode_token
 
 # Of text and of vectors. Long enough that nobody but the speaker wrote it by chance.
 WINDOW_BYTES: Final = 16
@@ -34,9 +30,6 @@ DISTINCT_BYTES_MIN: Final = 4
 
 # What every encoding writes as it is. "&", "<" and ">" are escaped by Go's encoding/json alone.
 _PLAIN = re.compile(r'[^"\\<>&\x00-\x1f\x7f-\U0010ffff]*')
-_BASE32 = re.compile(rb"[a-z2-7]+")
-# 5 bytes of an id are 8 digits of its token.
-_BASE32_GROUP = (5, 8)
 # A cut escape is at most a pair of surrogates that lacks its last digit.
 _CUT_BYTES_MAX = 12
 
@@ -49,12 +42,12 @@ class Window:
 
     @property
     def readings(self) -> tuple[bytes, ...]:
-        """What `raw` may say, as UTF-8: itself, without the escapes of JSON, and as part of an encoded id.
+        """What `raw` may say, as UTF-8: itself, and without the escapes of JSON.
 
         If one of them stands in words or names that are kept, so may the window. For comparing bytes with bytes
         (`instr` of two BLOBs): a character at the end of the first may be cut.
         """
-        found = (self.raw, _without_escapes(self.raw), _from_base32(self.raw))
+        found = (self.raw, _without_escapes(self.raw))
         return tuple(dict.fromkeys(reading for reading in found if reading))
 
     def __repr__(self) -> str:
@@ -62,7 +55,7 @@ class Window:
 
 
 class Fingerprints:
-    """Windows of texts, ids and vectors in every encoding in which we or a publisher write them to a disk.
+    """Windows of texts and vectors in every encoding in which we or a publisher write them to a disk.
 
     At most `windows_max`. Of more, the ones that stay depend on `seed` and on what was added, not on the order.
     """
@@ -82,20 +75,6 @@ class Fingerprints:
         # A lone surrogate is in no file, and no error may quote the text.
         text = text.encode("utf-8", "replace").decode()
         self._take(window for piece in _pieces(text) for window in _encodings(piece))
-
-    def add_id(self, id_: str) -> None:
-        """Take windows of the id of a user or a session, as it is and as the token of a subject.
-
-        Raises InvalidInput for an id that no token can carry.
-        """
-        token = encode_token(id_)
-        self.add(id_)
-        if token != id_:
-            raw, digits = _BASE32_GROUP
-            encoded = token.rpartition("-")[2].encode()
-            groups = range(0, len(id_.encode()) // raw * digits, 2 * digits)
-            for window in (encoded[at : at + WINDOW_BYTES] for at in groups):
-                self._keep(window[: len(window) // digits * digits])
 
     def add_bytes(self, raw: bytes) -> None:
         """Take windows of bytes that are no text, such as a vector as it is stored."""
@@ -202,12 +181,3 @@ def _without_escapes(raw: bytes) -> bytes | None:
         except ValueError:  # cut in a character or an escape, or no such string at all
             continue
     return None
-
-
-def _from_base32(raw: bytes) -> bytes | None:
-    if not _BASE32.fullmatch(raw):
-        return None
-    try:
-        return base64.b32decode(raw.upper())
-    except binascii.Error:
-        return None

@@ -11,14 +11,13 @@ from bisect import bisect_left
 from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeAlias
 
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
-from daemon.logs import Report
+from daemon.logs import Report, place_of
 from daemon.serving import protocol
 from daemon.serving.protocol import Handlers, Method, MethodUnknown
 from events.errors import MemForestError
@@ -239,11 +238,3 @@ class Workers:
             waiting: asyncio.Future[Work] = self._loop.create_future()
             self._idle.append(waiting)
             work = await waiting
-
-
-def place_of(error: BaseException) -> str:
-    """The file and line that raised, for whoever reads the log."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace else ""

@@ -20,9 +20,10 @@ from daemon.dead_letters import DeadLetters, LetterParams, LettersParams
 from daemon.erasure.forgetting import Forgetter
 from daemon.erasure.receipts import Preview, Receipt
 from daemon.serving.metrics import Metrics
-from daemon.serving.protocol import Handlers, Method, Params
+from daemon.serving.protocol import Handlers, Method
 from daemon.serving.schemas import Schemas
 from daemon.status import Status, StatusParams
+from daemon.untrusted import Params
 from events.errors import InvalidInput
 from events.log import EventLog
 

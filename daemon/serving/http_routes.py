@@ -87,7 +87,7 @@ ROUTES_LISTED: tuple[Route, ...] = (
     Route("POST", f"{_FACT}/correct", "facts.correct"),
     Route("POST", f"{_FACT}/pin", "facts.pin"),
     Route("GET", f"{_USER}/trees", "trees.list"),
-    Route("GET", f"{_USER}/trees/{{tree}}", "trees.get"),
+    Route("GET", f"{_USER}/tree", "trees.get"),
     Route("GET", f"{_USER}/units", "units.list"),
     Route("POST", f"{_USER}/units/compact", "units.compact"),
     Route("GET", f"{_USER}/why/{{memory_id}}", "why"),

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 
 import msgspec
 
-from daemon.reasons import reason_without_values
+from daemon.untrusted import nests_too_deep, reason_without_values
 from events.errors import MemForestError
 
 BATCH_REQUESTS_MAX = 64  # Twice what one connection may have in flight; more is better sent as lines.
@@ -84,10 +84,6 @@ class MethodUnknown(ProtocolError):
 
     code = "not_found"
     rpc_code = -32601
-
-
-class Params(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The base of a method's parameters: a name that is not declared is an error, not a default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,22 +272,3 @@ def _find_id(message: object) -> RequestId:
     except msgspec.ValidationError:
         return None
     return found
-
-
-def nests_too_deep(line: bytes, value: object, levels: int) -> bool:
-    """Whether the value that was read from a line has lists and objects in more than so many levels."""
-    # Counting brackets is done in C and settles every ordinary line; only then is the value walked.
-    if line.count(b"[") + line.count(b"{") <= levels:
-        return False
-    level: list[Any] = [value]
-    for _ in range(levels):
-        level = [
-            child
-            for node in level
-            if isinstance(node, dict | list)
-            for child in (node.values() if isinstance(node, dict) else node)
-            if isinstance(child, dict | list)
-        ]
-        if not level:
-            return False
-    return True

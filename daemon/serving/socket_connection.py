@@ -14,8 +14,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
+from daemon.logs import place_of
 from daemon.serving import protocol
-from daemon.serving.calls import Asker, Calls, SocketLimits, place_of
+from daemon.serving.calls import Asker, Calls, SocketLimits
 from daemon.serving.protocol import LineUnreadable
 
 AT_ONCE_MAX = 32  # Requests of one client that are begun in a row, before others have their turn.

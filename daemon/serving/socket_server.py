@@ -22,8 +22,6 @@ from events.errors import MemForestError
 PATH_BYTES_MAX = 107  # sun_path holds 108 with its closing zero (unix(7)).
 BACKLOG = 1024  # A burst of clients waits here while the loop is at work; the kernel caps it by somaxconn.
 
-__all__ = ["SocketLimits", "SocketServer", "SocketUnusable", "open_listener"]
-
 
 class SocketUnusable(MemForestError):
     """The socket cannot be opened at this path; choose another with `socket.path`."""
@@ -73,7 +71,10 @@ def _remove_stale(path: Path) -> None:
         probe.setblocking(False)  # A full backlog answers EAGAIN, which is a sign of life too.
         refused = probe.connect_ex(os.fspath(path))
     if refused in (0, errno.EAGAIN):
-        raise SocketUnusable(f"Another process serves {path}; stop it or change `socket.path`.")
+        raise SocketUnusable(
+            f"Another process serves {path}, such as the daemon of another data directory; stop it or change "
+            "`socket.path`, which MEMFOREST_SOCKET_PATH sets, too."
+        )
     if refused not in (errno.ECONNREFUSED, errno.ENOENT):
         raise SocketUnusable(f"Cannot tell who serves {path}: {os.strerror(refused)}; change `socket.path`.")
     path.unlink(missing_ok=True)

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from daemon.asking.history import parse_position
-from daemon.asking.session_events import is_gone, measure_event, text_of
+from daemon.asking.words import is_gone, measure_event, text_of
 from daemon.command_line import (
     EX_DATAERR,
     EX_DIFFERENT,

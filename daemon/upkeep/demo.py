@@ -182,7 +182,7 @@ async def _ask(run: _Run, client: AsyncClient, question: DemoQuestion, *, forgot
     shown = [
         (rank, memory)
         for rank, memory in enumerate(answer.memories, start=1)
-        if any(_meets(memory, evidence) for evidence in expected)
+        if any(meets(memory, evidence) for evidence in expected)
     ]
     for rank, memory in shown[: len(expected)]:
         sources = ", ".join(f"{source.session_id}/{source.turn_id}" for source in memory.sources)
@@ -207,7 +207,7 @@ def judge(question: DemoQuestion, answer: Answer, *, forgotten: bool) -> str | N
         return _find_absent(question, memories)
     if question.kind is QuestionKind.NEVER:
         return _find_absent(question, memories)
-    missing = [evidence for evidence in question.expects if not any(_meets(each, evidence) for each in memories)]
+    missing = [evidence for evidence in question.expects if not any(meets(each, evidence) for each in memories)]
     return (
         f"{len(missing)} of {len(question.expects)} memories are not among the first {PLACES}" if missing else None
     )
@@ -220,7 +220,8 @@ def _find_absent(question: DemoQuestion, memories: tuple[Memory, ...] | list[Mem
     return None
 
 
-def _meets(memory: Memory, evidence: Evidence) -> bool:
+def meets(memory: Memory, evidence: Evidence) -> bool:
+    """Whether a memory is what is expected."""
     text = memory.text.casefold()
     if not any(source.turn_id in evidence.turns for source in memory.sources):
         return False

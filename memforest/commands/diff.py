@@ -8,6 +8,7 @@ import click
 
 from memforest import calls
 from memforest.commands.options import with_daemon
+from memforest.output import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,9 +38,9 @@ def diff(client: Client, screen: Screen, a: str, b: str | None, user: str) -> No
             empty=f"The same is known at {difference.a} and at {difference.b}.",
         )
         if difference.left_off:
-            screen.note(f"{difference.left_off} more are not shown; take positions that are closer together.")
+            screen.note(f"Not shown: {difference.left_off} more; take positions that are closer together.")
         if difference.redacted:
-            screen.note(f"The words of {difference.redacted} events before are gone.")
+            screen.note(f"Without its words by now: {counted(difference.redacted, 'event')} before.")
 
     screen.answer(client, calls.diff(user, read_position(a), None if b is None else read_position(b)), show)
 
@@ -57,9 +58,9 @@ def _rows(difference: Difference) -> Iterator[tuple[str, str, str, str]]:
             yield "-", "fact", fact.id, fact.text_before or GONE
             yield "+", "fact", fact.id, fact.text or GONE
         else:
-            read = f"read {fact.occurrences} times, {fact.occurrences_before} before"
+            read = f"read {counted(fact.occurrences, 'time')}, {fact.occurrences_before} before"
             yield "~", "fact", fact.id, f"{fact.text or GONE} ({read})"
     for scope in difference.scopes:
-        yield "~", scope.kind, scope.scope, f"{len(scope.joined)} facts joined, {len(scope.left)} left"
+        yield "~", scope.kind, scope.scope, f"{counted(len(scope.joined), 'fact')} joined, {len(scope.left)} left"
     yield from (("+", "group", group.id, group.text or GONE) for group in difference.groups_made)
     yield from (("-", "group", group.id, group.text or GONE) for group in difference.groups_undone)

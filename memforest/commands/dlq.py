@@ -30,9 +30,9 @@ def list_letters(client: Client, screen: Screen, limit: int, after: int) -> None
 
     def show(page: LetterPage) -> None:
         screen.table(
-            ("id", "received", "user", "session", "bytes", "reason"),
+            ("id", "received", "stream", "user", "session", "bytes", "reason"),
             (
-                (one.id, one.received_at, one.user_id, one.session_id, one.bytes, one.reason)
+                (one.id, one.received_at, one.stream, one.user_id, one.session_id, one.bytes, one.reason)
                 for one in page.dead_letters
             ),
             empty="No dead letters.",

@@ -10,6 +10,7 @@ import click
 from memforest import calls
 from memforest.commands.completing import complete_session, complete_user
 from memforest.commands.options import warn_of_unknown, with_daemon
+from memforest.output import counted
 
 if TYPE_CHECKING:
     from memforest.client import Client
@@ -54,28 +55,29 @@ def _show_preview(screen: Screen, preview: Preview) -> None:
         return
     screen.table(("event type", "voided"), tuple(preview.voided.items()), empty="Nothing of it is here.")
     screen.line(
-        f"Would go: {preview.events} events, {preview.dead_letters} dead letters and "
-        f"{preview.bus_messages} messages on the bus. {preview.summaries_again + preview.groups_again} texts "
-        "also hold words of other sessions and would be asked of the model again."
+        f"Would go: {counted(preview.events, 'event')}, {counted(preview.dead_letters, 'dead letter')} and "
+        f"{counted(preview.bus_messages, 'message')} on the bus. Texts that also hold words of other sessions and "
+        f"would be asked of the model again: {preview.summaries_again + preview.groups_again}."
     )
 
 
 def _show_receipt(screen: Screen, receipt: Receipt) -> None:
     screen.line(
-        f"Forgotten at user_seq {receipt.forgotten_user_seq}: {receipt.events_voided} events voided; "
-        f"{receipt.words_erased} words, {receipt.names_erased} names, {receipt.dead_letters_erased} dead letters "
-        f"and {receipt.bus_messages_erased} messages on the bus erased."
+        f"Forgotten at user_seq {receipt.forgotten_user_seq}: {counted(receipt.events_voided, 'event')} voided; "
+        f"{counted(receipt.words_erased, 'word')}, {counted(receipt.names_erased, 'name')}, "
+        f"{counted(receipt.dead_letters_erased, 'dead letter')} and "
+        f"{counted(receipt.bus_messages_erased, 'message')} on the bus erased."
     )
     if receipt.scan_windows:
         screen.line(
-            f"{receipt.scanned_files} files searched for {receipt.scan_windows} samples of it: "
-            f"found {receipt.residues} times."
+            f"{counted(receipt.scanned_files, 'file')} searched for "
+            f"{counted(receipt.scan_windows, 'sample')} of it: found {counted(receipt.residues, 'time')}."
         )
     if receipt.bus_messages_left and receipt.bus_left_until is not None:
         until = receipt.bus_left_until.isoformat()
-        screen.note(f"The bus keeps {receipt.bus_messages_left} messages, until {until} at the latest.")
+        screen.note(f"The bus keeps {counted(receipt.bus_messages_left, 'message')}, until {until} at the latest.")
     elif receipt.bus_messages_left:
-        screen.note(f"{receipt.bus_messages_left} messages are still to be deleted from the bus.")
+        screen.note(f"Still to be deleted from the bus: {counted(receipt.bus_messages_left, 'message')}.")
     if not receipt.complete:
         waiting = {
             "bus": "the bus is away",

@@ -15,6 +15,7 @@ from memforest.commands.options import with_daemon
 from memforest.commands.sending import WAIT_TIMEOUT_S, Sent, Waiting, send_file, show_summary, summary_of
 from memforest.importing.entries import Chosen, Found, Skipped
 from memforest.importing.formats import READERS, read_export, recognise, records_of
+from memforest.output import counted
 
 if TYPE_CHECKING:
     from memforest.client import Client
@@ -148,10 +149,9 @@ def _described(form: str, content: Content) -> dict[str, object]:
 
 def _show(screen: Screen, form: str, content: Content, sent: Sent | None) -> None:
     if sent is None:
-        memories = f"{content.memories} memories, " if content.memories else ""
-        screen.line(
-            f"{form}: {memories}{content.turns} turns in {len(content.session_ids)} sessions; nothing was sent."
-        )
+        memories = f"{counted(content.memories, 'memory')}, " if content.memories else ""
+        sessions = counted(len(content.session_ids), "session")
+        screen.line(f"{form}: {memories}{counted(content.turns, 'turn')} in {sessions}; nothing was sent.")
     else:
         show_summary(screen, sent)
     if content.dated["session"]:

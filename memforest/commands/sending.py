@@ -11,7 +11,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from memforest.outcome import Before, NotRecorded, find_not_recorded, look_before
+from memforest.outcome import Before, NotRecorded, count_known, find_not_recorded, look_before
+from memforest.output import counted
 from memforest.publishing import ProgressFile, Tally, file_digest, publish, wait_until_built
 
 if TYPE_CHECKING:
@@ -27,13 +28,17 @@ WAIT_TIMEOUT_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What was sent in this run: `start` messages were confirmed by earlier ones."""
+    """What was sent in this run: `start` messages were confirmed by earlier ones.
+
+    `turns_known`: how many turns were there before, None where that was not looked at.
+    """
 
     tally: Tally
     start: int
     built: bool
     open_sessions: int
     not_recorded: tuple[NotRecorded, ...]
+    turns_known: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,8 @@ def send_file(
 
 def _look_after(client: Client, tally: Tally, start: int, before: Before) -> Sent:
     not_recorded = find_not_recorded(client, before, tally.sessions)
-    return Sent(tally, start, True, _count_open(client, tally), not_recorded)
+    known = count_known(client, before, tally.sessions, tally.turns, not_recorded)
+    return Sent(tally, start, True, _count_open(client, tally), not_recorded, known)
 
 
 def _send(
@@ -141,6 +147,7 @@ def summary_of(sent: Sent) -> dict[str, object]:
         "memories": tally.memories,
         "sessions_closed": tally.sessions_closed,
         "duplicates": tally.duplicates,
+        "turns_known": sent.turns_known,
         "resumed_from": sent.start,
         "users": sorted(tally.sessions),
         "built": sent.built,
@@ -152,16 +159,20 @@ def summary_of(sent: Sent) -> dict[str, object]:
 def show_summary(screen: Screen, sent: Sent) -> None:
     """A sentence for people, and beside it what they should look at."""
     tally = sent.tally
-    memories = f"{tally.memories} memories, " if tally.memories else ""
-    parts = [f"Published {memories}{tally.turns} turns, closed {tally.sessions_closed} sessions"]
-    if tally.duplicates:
-        parts.append(f"{tally.duplicates} messages were known already")
+    memories = f"{counted(tally.memories, 'memory')}, " if tally.memories else ""
+    closed = counted(tally.sessions_closed, "session")
+    parts = [f"Published {memories}{counted(tally.turns, 'turn')}, closed {closed}"]
+    if sent.turns_known:
+        parts.append(f"known already: {counted(sent.turns_known, 'turn')}")
+    elif tally.duplicates:
+        parts.append(f"known already: {counted(tally.duplicates, 'message')}")
     if sent.start:
-        parts.append(f"went on after {sent.start} messages")
+        parts.append(f"went on after {counted(sent.start, 'message')}")
     screen.line("; ".join(parts) + ("; everything closed is built." if sent.built else "."))
     if sent.built and sent.open_sessions:
         screen.note(
-            f"{sent.open_sessions} sessions are open: their last turns become facts once they are closed or quiet."
+            f"Still open: {counted(sent.open_sessions, 'session')}; last turns become facts once a session is "
+            "closed or quiet."
         )
     for each in sent.not_recorded:
         screen.note(f"{_sentence_of(each)} (session {each.session_id} of {each.user_id})")
@@ -171,5 +182,6 @@ def _sentence_of(each: NotRecorded) -> str:
     if each.why == "forgotten session":
         return "Refused: the session was forgotten, and what is published of it later is not taken"
     if each.why == "conflict":
-        return f"{each.count} turns came with the id of another turn and other words: the first ones stand"
-    return f"{each.count} messages could not be decoded; `memforest dlq list` says why"
+        turns = counted(each.count or 0, "turn")
+        return f"{turns} with the id of another turn and other words: the first one of an id stands"
+    return f"Could not be decoded: {counted(each.count or 0, 'message')}; `memforest dlq list` says why"

@@ -9,6 +9,7 @@ import click
 from memforest import calls
 from memforest.commands.completing import complete_session, complete_user
 from memforest.commands.options import warn_of_unknown, with_daemon
+from memforest.output import counted
 
 if TYPE_CHECKING:
     from memforest.client import Client
@@ -73,8 +74,9 @@ def compact(client: Client, screen: Screen, user: str, ratio: float) -> None:
     def show(done: Compaction) -> None:
         loss = "" if done.loss_bound is None else f" Loss bound {done.loss_bound:.4g}."
         screen.line(
-            f"{done.facts} facts in {done.units} units: {done.nodes_before} nodes became "
-            f"{done.nodes_after} ({done.cut:.1%} less, {done.groups} groups).{loss}"
+            f"{counted(done.facts, 'fact')} in {counted(done.units, 'unit')}: "
+            f"{counted(done.nodes_before, 'node')} became {done.nodes_after} "
+            f"({done.cut:.1%} less, {counted(done.groups, 'group')}).{loss}"
         )
 
     screen.answer(client, calls.compact(user, ratio), show)

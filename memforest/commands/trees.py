@@ -12,7 +12,7 @@ from memforest.commands.answer_view import NOBODY
 from memforest.commands.completing import complete_scope, complete_user
 from memforest.commands.options import with_daemon
 from memforest.errors import NotFound
-from memforest.output import shown
+from memforest.output import counted, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -151,9 +151,17 @@ def units(client: Client, screen: Screen, user: str) -> None:
     if not found and screen.is_terminal:
         screen.line("No units yet; `memforest compact` makes them.")
     for unit, groups in found:
-        screen.row(0, ("unit", unit.id, f"{unit.facts} facts in {unit.nodes} nodes, {unit.groups} groups", ""))
+        screen.row(
+            0,
+            (
+                "unit",
+                unit.id,
+                f"{counted(unit.facts, 'fact')} in {counted(unit.nodes, 'node')}, {counted(unit.groups, 'group')}",
+                "",
+            ),
+        )
         for group in groups:
             interval = " to ".join(
                 dict.fromkeys(shown(at, people=True)[:10] for at in (group.time_start, group.time_end))
             )
-            screen.row(1, ("group", group.id, f"{len(group.members)} facts, {interval}", group.text))
+            screen.row(1, ("group", group.id, f"{counted(len(group.members), 'fact')}, {interval}", group.text))

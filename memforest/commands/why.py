@@ -27,7 +27,8 @@ GONE = "(words erased)"
 def why(client: Client, screen: Screen, user: str, memory: str) -> None:
     """Show where MEMORY of USER comes from: group, facts, who read them when, turns, messages on the bus.
 
-    MEMORY is an id as `query`, `facts`, `tree` and `units` show it: of a chunk, fact, group or summary.
+    MEMORY is an id as `query`, `facts`, `tree` and `units` show it, or its first digits: of a chunk, fact, group
+    or summary.
     """
 
     def show(found: Why) -> None:

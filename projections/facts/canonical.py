@@ -9,7 +9,9 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from hashlib import blake2b
+from sys import intern
 from typing import NamedTuple
 
 from events.envelope import RecordedEvent, Reference, identify
@@ -79,7 +81,7 @@ class Fact:
     @property
     def sessions(self) -> frozenset[Reference]:
         """Where it was said."""
-        return frozenset(occurrence.session for occurrence in self.occurrences)
+        return share_sessions(frozenset(occurrence.session for occurrence in self.occurrences))
 
     @property
     def turns(self) -> tuple[int, ...]:
@@ -181,6 +183,12 @@ class Canon:
         ]
 
 
+@lru_cache(maxsize=1024)
+def share_sessions(sessions: frozenset[Reference]) -> frozenset[Reference]:
+    """The same set, once for all that was said there: each takes 216 bytes."""
+    return sessions
+
+
 def found_fact(occurrence: Occurrence) -> FactId:
     """The id of the fact that this occurrence founds: hash of (key of its extraction, n).
 
@@ -233,7 +241,8 @@ def _read_occurrence(
         time_start=fact.time_start,
         time_end=fact.time_end,
         role=fact.role,
-        mentions=tuple(Mention(normalise_label(m.label), m.uncertain) for m in fact.mentions),
+        # Few entities are named by many facts.
+        mentions=tuple(Mention(intern(normalise_label(m.label)), m.uncertain) for m in fact.mentions),
         likeness=read_likeness(fact, recorded.user),
         leaf_key=make_leaf_key(recorded.nonce, n, fact.time_start, fact.text),
         length=len(fact.text),

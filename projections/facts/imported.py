@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Sequence
+from sys import intern
 from typing import Final
 
 import numpy as np
@@ -29,7 +30,7 @@ def read_memory(recorded: RecordedEvent, event: MemoryImported, known: Sequence[
     """An imported memory as an occurrence that rests on itself; `known` are labels of facts that it names."""
     assert recorded.session is not None
     fact = as_fact(recorded, event)
-    mentions = {label: Mention(label) for label in known}
+    mentions = {label: Mention(intern(label)) for label in known}
     for mention in find_names(event.content):
         mentions.setdefault(mention.label, mention)
     return Occurrence(
@@ -69,7 +70,7 @@ def find_names(text: str) -> list[Mention]:
                 name = normalise_label(" ".join(label))
                 found[name] = found.get(name, True) and begins and len(label) == 1
             label, begins = [], False
-    return [Mention(label, uncertain) for label, uncertain in found.items()]
+    return [Mention(intern(label), uncertain) for label, uncertain in found.items()]
 
 
 def read_embedding(event: MemoryImported, model: str, width: int) -> NDArray[np.float32] | None:

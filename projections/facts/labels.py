@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Collection
 
 from projections.recall.keyed import hash_terms
 
@@ -87,17 +88,30 @@ def occurs_in(label: str, text: str) -> bool:
 
     Scripts without spaces have no ends of words to look for: there it is enough that the signs are in it.
     """
-    start = text.find(label)
+    start = text.find(label) if label else -1
     while start >= 0:
-        end = start + len(label)
-        if not (_grows(text[start - 1 : start], label[0]) or _grows(label[-1], text[end : end + 1])):
+        if not (_is_inside(text, start) or _is_inside(text, start + len(label))):
             return True
         start = text.find(label, start + 1)
     return False
 
 
-def _grows(one: str, other: str) -> bool:
-    """Whether two neighbours are of one word (either may be empty)."""
+def labels_in(text: str, labels: Collection[str], lengths: Collection[int]) -> list[str]:
+    """The labels that occur in a text, sorted; `lengths` are those that labels have.
+
+    Costs as much as the text is long, or as there are labels if these are few.
+    """
+    if len(labels) < len(text) * len(lengths):
+        return sorted(label for label in labels if occurs_in(label, text))
+    starts = (at for at in range(len(text)) if not _is_inside(text, at))
+    ends = ((start, start + length) for start in starts for length in lengths)
+    parts = {text[start:end] for start, end in ends if end <= len(text) and not _is_inside(text, end)}
+    return sorted(part for part in parts if part and part in labels)
+
+
+def _is_inside(text: str, at: int) -> bool:
+    """Whether the neighbours at a place of a text are of one word."""
+    one, other = text[at - 1 : at], text[at : at + 1]
     return one.isalnum() and other.isalnum() and max(one, other) < _UNSPACED_FROM
 
 

@@ -6,6 +6,7 @@ capital may only come from its place in a sentence counts once the user's own tu
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 from events.envelope import Reference
 from events.memory import FactId, Mention
-from projections.facts.labels import CapitalCounts, first_word, normalise_label, occurs_in
+from projections.facts.labels import CapitalCounts, first_word, labels_in, normalise_label
 
 # Below these a label is a passing mention, not worth a tree (paper B; reference-code.md 2.5).
 ENTITY_FACTS_MIN = 3
@@ -74,6 +75,8 @@ class EntityScopes:
     def __init__(self, key: bytes = b"") -> None:
         """`key`: the user's reference, under which words of turns are hashed."""
         self._labels: dict[str, _Label] = {}
+        # How many labels have so many characters.
+        self._lengths: Counter[int] = Counter()
         self._capitals = CapitalCounts(key)
         # By the number of a label's first word.
         self._by_first_word: dict[int, set[str]] = {}
@@ -96,8 +99,7 @@ class EntityScopes:
     def add_fact(self, fact: FactId, mentions: tuple[Mention, ...], sessions: frozenset[Reference]) -> set[str]:
         """Note who a fact names; those labels."""
         for mention in mentions:
-            entry = self._labels.setdefault(mention.label, _Label())
-            self._by_first_word.setdefault(self._first_number(mention.label), set()).add(mention.label)
+            entry = self._labels.get(mention.label) or self._keep(mention.label, _Label())
             if fact in entry.sure or not mention.uncertain:
                 entry.sure.add(fact)
                 entry.sure_sessions |= sessions
@@ -120,8 +122,8 @@ class EntityScopes:
 
     def named_in(self, text: str) -> list[str]:
         """The labels of facts that a text names, by rule; those that may be no names are left out."""
-        folded = normalise_label(text)
-        return sorted(label for label, entry in self._labels.items() if entry.sure and occurs_in(label, folded))
+        labels = labels_in(normalise_label(text), self._labels.keys(), self._lengths)
+        return [label for label in labels if self._labels[label].sure]
 
     @property
     def owner(self) -> str | None:
@@ -157,9 +159,19 @@ class EntityScopes:
             self._drop(label)
         return [change for change in changes if change.joining or change.leaving]
 
+    def _keep(self, label: str, entry: _Label) -> _Label:
+        """A fact names it for the first time."""
+        self._labels[label] = entry
+        self._lengths[len(label)] += 1
+        self._by_first_word.setdefault(self._first_number(label), set()).add(label)
+        return entry
+
     def _drop(self, label: str) -> None:
         """No fact names it any more."""
         del self._labels[label]
+        self._lengths[len(label)] -= 1
+        if not self._lengths[len(label)]:
+            del self._lengths[len(label)]
         number = self._first_number(label)
         named = self._by_first_word[number]
         named.discard(label)

@@ -183,4 +183,4 @@ def _select(nodes: NodeSet, request: RecallRequest, prepared: Prepared, ranked: 
 
 def _weigh(nodes: NodeSet, terms: tuple[str, ...], rows: list[int]) -> Evidence | None:
     """What speaks for these rows as an answer; None without any."""
-    return Evidence(*weigh_held(nodes, terms, rows)) if rows else None
+    return Evidence(*weigh_held(nodes, terms, rows), len(nodes)) if rows else None

@@ -69,6 +69,7 @@ class LexicalIndex:
         self._lengths = array("i")  # terms of each row; 0 where none is live
         self._live = 0
         self._length_total = 0
+        self._penalties: Scores | None = None  # of each row; None after a change
 
     def __len__(self) -> int:
         """How many rows are live."""
@@ -86,7 +87,7 @@ class LexicalIndex:
     @property
     def size_bytes(self) -> int:
         """About what the index takes."""
-        return self._postings.size_bytes + 4 * len(self._postings) + 50 * len(self._terms_of)
+        return self._postings.size_bytes + 4 * len(self._postings) + 58 * len(self._terms_of)
 
     def knows(self, term: str) -> bool:
         """Whether a live row holds the term."""
@@ -114,6 +115,7 @@ class LexicalIndex:
         self._lengths[row] = length
         self._length_total += length
         self._live += 1
+        self._penalties = None
 
     def remove(self, row: int) -> None:
         """Take a row out of every posting it is in. KeyError if it is not live.
@@ -126,6 +128,7 @@ class LexicalIndex:
         self._length_total -= self._lengths[row]
         self._lengths[row] = 0
         self._live -= 1
+        self._penalties = None
 
     def counts_of(self, row: int) -> dict[int, int]:
         """The hashes of a live row's terms, and how often it holds each. KeyError if it is not live."""
@@ -226,10 +229,10 @@ class LexicalIndex:
 
     def _shares(self, rows: Rows, counts: Scores) -> Scores:
         """count / (count + k1 (1 - b + b length / mean length))"""
-        penalties: Scores = np.frombuffer(self._lengths, dtype=np.intc).take(rows).astype(np.float64)
-        penalties *= self._k1 * self._b * self._live / max(1, self._length_total)
-        penalties += self._k1 * (1 - self._b)
-        penalties = penalties + counts
+        if self._penalties is None:
+            by_length = self._k1 * self._b * self._live / max(1, self._length_total)
+            self._penalties = self.lengths.astype(np.float64) * by_length + self._k1 * (1 - self._b)
+        penalties: Scores = self._penalties.take(rows) + counts
         return np.divide(counts, penalties, out=penalties)
 
     def _numbers_of(self, row: int) -> array[int]:

@@ -34,10 +34,10 @@ def named_shares(nodes: NodeSet, question: str) -> NDArray[np.float32] | None:
         return None
     shares = np.zeros(nodes.size, dtype=np.float32)
     if len(named) == 1:
-        shares[named[0]] = 1
+        shares[named[0].astype(np.intp)] = 1  # indices of another type take twice as long
         return shares
     for rows in named:
-        shares[rows] += np.float32(1)
+        shares[rows.astype(np.intp)] += np.float32(1)
     shares /= np.float32(len(named))
     return shares
 

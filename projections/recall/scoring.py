@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     Rows = NDArray[np.intp]
     Hits = tuple[Rows, Column]
 
-# Rows scored exactly for each that is asked for, at most; hundreds may be level.
+# Rows whose vectors are compared exactly for each that is asked for, at most; hundreds may be level.
 _ROWS_PER_ANSWER_MAX: Final = 4
+# How far float32 may be off about 1, and how far apart two scores may be that are level.
+_ROUNDING: Final = 2e-5
 # Rows of the matrix whose columns' maxima tell how high the leading scores are.
 _HEIGHT: Final = 64
 
@@ -150,27 +152,25 @@ def lead(
     own = slice(None) if rows.size == view.size else rows
     scan = view.scan(lexical, count) if parameters.cosine_weight else None
     words = _Scale.over(lexical[own], 1.0 if scan is None else 1 - parameters.cosine_weight)
-    meaning = None
-    if scan is None:
-        everywhere = rows.size == view.size
-        fused: NDArray[np.floating[Any]] = words.apply(
-            lexical if everywhere else np.clip(lexical, words.low, words.high)
-        )
-    else:
-        meaning = _Scale.over(_known(scan[own]), parameters.cosine_weight)
-        fused = _fuse_roughly(lexical, words, scan, meaning, everywhere=rows.size == view.size)
-    beside = _speak_beside(fused, view, parameters.smoothing) if parameters.smoothing else None
-    smoothed = fused if beside is None else fused + beside
+    meaning = None if scan is None else _Scale.over(_known(scan[own]), parameters.cosine_weight)
+    rough = _fuse_roughly(lexical, words, scan, meaning, everywhere=rows.size == view.size)
+    beside = _speak_beside(rough, view, parameters.smoothing) if parameters.smoothing else None
+    if beside is not None:
+        rough += beside
     if context is not None:
-        smoothed = context.speak(smoothed.copy() if beside is None else smoothed)
-    if meaning is None:
-        near = rows[top_rows(smoothed[own].astype(np.float64, copy=False), count, view.ids[own])]
-    else:
-        # A row that is less than this behind may turn out to be before.
-        margin = view.error() * meaning.factor * (1.0 if context is None else context.gain)
-        near = rows[_near(smoothed[own], count, margin, view.ids[own])]
+        context.speak(rough)
+    # A row that is less than this behind may turn out to be before.
+    margin = _ROUNDING * max(1.0, float(rough.max()), words.high * words.factor)
+    if meaning is not None:
+        margin += view.error() * meaning.factor * (1.0 if context is None else context.gain)
+    near = rows[_near(rough[own], count, margin)]
+    most = _ROWS_PER_ANSWER_MAX * count
+    if meaning is not None and near.size > most:
+        near = near[np.lexsort((view.ids[near], -rough[near]))[:most]]
     cosine, own_scores = _score_exactly(view, lexical[near], near, words, meaning)
-    scores: Column = own_scores.copy() if beside is None else own_scores + beside[near]
+    scores: Column = own_scores.copy()
+    if beside is not None:
+        scores += beside[near] if meaning else _hear_beside(lexical, near, view, words) * parameters.smoothing
     if context is not None:
         scores = context.speak(scores, near).astype(np.float64, copy=False)
     scored = Leading(near, lexical[near], cosine, own_scores, scores)
@@ -189,26 +189,46 @@ def _known(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _fuse_roughly(
-    lexical: Column, words: _Scale, cosines: NDArray[np.float32], meaning: _Scale, *, everywhere: bool
+    lexical: Column,
+    words: _Scale,
+    cosines: NDArray[np.float32] | None,
+    meaning: _Scale | None,
+    *,
+    everywhere: bool,
 ) -> NDArray[np.float32]:
-    """Both columns stretched and added, in float32, in place of the cosines; nearly what `_score_exactly` says."""
+    """The columns stretched and added, in float32; nearly what `_score_exactly` says. Spends the cosines."""
     if not everywhere:
         lexical = np.clip(lexical, words.low, words.high)
+    shares = np.multiply(lexical, words.factor, dtype=np.float32, casting="same_kind")
+    if cosines is None or meaning is None:
+        shares -= np.float32(words.low * words.factor)
+        return shares
     np.clip(cosines, meaning.low, meaning.high, out=cosines)
     cosines *= np.float32(meaning.factor)
-    shares = np.multiply(lexical, words.factor, dtype=np.float32, casting="same_kind")
     shares += np.float32(-words.low * words.factor - meaning.low * meaning.factor)
-    cosines += shares
-    return cosines
+    shares += cosines
+    return shares
 
 
-def _speak_beside(fused: NDArray[np.floating[Any]], view: View, weight: float) -> NDArray[np.floating[Any]]:
+def _speak_beside(fused: NDArray[np.float32], view: View, weight: float) -> NDArray[np.float32]:
     """`weight` times what the chunks before and after each row have."""
     beside = np.zeros_like(fused)
     beside[view.before] = fused[view.after]
     beside[view.after] += fused[view.before]
-    beside *= fused.dtype.type(weight)
+    beside *= np.float32(weight)
     return beside
+
+
+def _hear_beside(lexical: Column, rows: Rows, view: View, words: _Scale) -> Column:
+    """What the words of the chunks before and after give, exactly, for some rows."""
+    asked = np.zeros(view.size, dtype=np.bool_)
+    asked[rows] = True
+    links = np.flatnonzero(asked[view.before] | asked[view.after])
+    before, after = view.before[links], view.after[links]
+    beside = np.zeros(view.size)
+    beside[before] = words.apply(np.clip(lexical[after], words.low, words.high))
+    beside[after] += words.apply(np.clip(lexical[before], words.low, words.high))
+    return beside[rows]
 
 
 def _score_exactly(
@@ -223,22 +243,14 @@ def _score_exactly(
     return cosines, fused
 
 
-def _near(scores: NDArray[np.floating[Any]], count: int, margin: float, ties: NDArray[np.bytes_]) -> Rows:
-    """Places of the `count` best and of those at most `margin` behind the last of them, in no order.
-
-    Bounded: of very many that are level, those with the smaller ties.
-    """
+def _near(scores: NDArray[np.float32], count: int, margin: float) -> Rows:
+    """Places of the `count` best and of those at most `margin` behind the last of them, in no order."""
     if scores.size <= count:
         return np.arange(scores.size)
     # The maxima of enough columns: at least `count` scores reach the count-th of them (performance.md 1b).
     width = scores.size // _HEIGHT
     leaders = scores[: _HEIGHT * width].reshape(_HEIGHT, width).max(axis=0) if width >= count else scores
-    near: Rows = np.flatnonzero(
-        scores >= np.partition(leaders, leaders.size - count)[leaders.size - count] - margin
-    )
+    near = np.flatnonzero(scores >= np.partition(leaders, leaders.size - count)[leaders.size - count] - margin)
     values = scores[near]
-    near = near[values >= np.partition(values, near.size - count)[near.size - count] - margin]
-    most = _ROWS_PER_ANSWER_MAX * count
-    if near.size > most:
-        near = near[np.lexsort((ties[near], -scores[near]))[:most]]
-    return near
+    nearer: Rows = near[values >= np.partition(values, near.size - count)[near.size - count] - margin]
+    return nearer

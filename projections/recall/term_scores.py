@@ -33,9 +33,12 @@ def score_terms(nodes: NodeSet, terms: Sequence[str], rows: Sequence[int]) -> Te
 
 
 def weigh_held(nodes: NodeSet, terms: Sequence[str], rows: Sequence[int]) -> tuple[float, float]:
-    """The share of the terms, rare ones counting more, that the best of some rows holds, and all of them do."""
+    """The share of the terms, rare ones counting more, that the best of some rows holds, and all of them do.
+
+    A term that no node holds counts as one that a single node does: it may be another word for what was said.
+    """
     holders, held = nodes.lexical.held(tuple(sorted(set(terms))), rows)
-    weights = _weigh(len(nodes), np.array(holders, dtype=np.float64))
+    weights = _weigh(len(nodes), np.maximum(np.array(holders, dtype=np.float64), 1))
     total = float(weights.sum())
     if not total:
         return 0.0, 0.0

@@ -14,8 +14,9 @@ from typing import Any
 import anyio
 
 from daemon.serving.calls import SocketLimits
-from daemon.serving.protocol import Handlers, Method, Params
+from daemon.serving.protocol import Handlers, Method
 from daemon.serving.socket_server import SocketServer
+from daemon.untrusted import Params
 
 
 class Nothing(Params, frozen=True):

@@ -264,6 +264,7 @@ async def test_an_explanation_has_the_weight_that_sessions_had_for_this_question
 
 async def test_an_answer_says_how_sure_it_is(parts: Parts) -> None:
     await say_cities(parts)
+    await parts.say(*(f"number {number} of the list" for number in range(100)))
     said, unsaid = await parts.ask("Who was in Bern last week?"), await parts.ask("Which yacht did Nate charter?")
 
     assert said.confidence > unsaid.confidence

@@ -11,7 +11,7 @@ from daemon.building.compaction import CompactionRunning, live_nodes
 from daemon.building.work import AnswerInvalid
 from daemon.serving.handlers import CompactParams
 from events.log import EventLog
-from events.memory import NodesMerged, Task, UnitsPartitioned
+from events.memory import NodesMerged, UnitsPartitioned
 from events.reading import read_user
 from projections.digests import digest_memory
 from projections.eventtree.parameters import EventTreeParameters
@@ -33,7 +33,7 @@ async def learn(parts: Parts, facts: int, session_id: str = "s1", first: int = 0
 
 
 def merges(parts: Parts) -> list[Call]:
-    return [call for call in parts.model.calls if call.task is Task.MERGE]
+    return [call for call in parts.model.calls if call.task is None]
 
 
 async def groups_of(parts: Parts) -> list[int]:

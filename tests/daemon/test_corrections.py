@@ -7,7 +7,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from daemon.asking.structures import FactShown, FactSource, PageParams, Structures
+from daemon.asking.answer_types import Source
+from daemon.asking.structures import FactShown, PageParams, Structures
 from daemon.building.compaction import live_nodes
 from daemon.building.correction_plans import FactUnknown
 from daemon.building.corrections import (
@@ -140,7 +141,7 @@ async def test_a_correction_answers_at_once_with_the_sources_of_what_it_replaces
     fact = (await known(structures))[BOSTON]
     corrected = await correct(corrections, fact, MIAMI)
 
-    assert (corrected.text, corrected.sources) == (MIAMI, [FactSource("s1", "t1")])
+    assert (corrected.text, corrected.sources) == (MIAMI, [Source("s1", "t1")])
     assert (corrected.said_at, corrected.time_start) == (fact.said_at, fact.time_start)
     assert corrected.id != fact.id
     assert (await known(structures)).keys() == {MIAMI, "He is old."}

@@ -12,7 +12,6 @@ import pytest
 
 from daemon.bus.bus_messages import BusMessage
 from daemon.dead_letters import (
-    LIMIT_MAX,
     DeadLetters,
     LetterDropped,
     LetterParams,
@@ -22,6 +21,7 @@ from daemon.dead_letters import (
     LetterUnknown,
 )
 from daemon.decoders.decoding import Decoder
+from daemon.untrusted import LIMIT_MAX
 from events.dead_letters import DeadLetter
 from events.erasure import truncate_wal
 from events.errors import InvalidInput

@@ -11,7 +11,8 @@ import pytest
 
 from daemon.bus.bus_messages import BusMessage
 from daemon.bus.subjects import control_subject, turn_subject
-from daemon.decoders.decoding import TURNS_MAX, Decoder, parse_message, turn_key
+from daemon.decoders.decoding import Decoder, turn_key
+from daemon.decoders.native import TURNS_MAX, parse_message
 from events.dead_letters import DeadLetter
 from events.envelope import BusPosition, NewEvent
 from events.errors import InvalidInput

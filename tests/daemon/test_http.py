@@ -13,7 +13,8 @@ import anyio
 import pytest
 
 from daemon.serving.calls import SocketLimits
-from daemon.serving.protocol import INTERNAL_SENTENCE, Handlers, Method, Params
+from daemon.serving.protocol import INTERNAL_SENTENCE, Handlers, Method
+from daemon.untrusted import Params
 from events.errors import MemForestError, StaleDecision
 from tests.daemon.sockets_in_use import (
     Gate,

@@ -11,7 +11,8 @@ from daemon.serving.handlers import METHODS
 from daemon.serving.http_failures import PathUnknown, TargetMalformed, VerbRefused
 from daemon.serving.http_routes import ROUTES, ROUTES_LISTED, join_params, read_query, type_texts
 from daemon.serving.openapi import signatures
-from daemon.serving.protocol import Params, ParamsRefused
+from daemon.serving.protocol import ParamsRefused
+from daemon.untrusted import Params
 
 
 class Mixed(Params, frozen=True, kw_only=True):

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from daemon.asking.answer_types import Source
 from daemon.asking.session_events import SessionEvents, SessionEventsParams
-from daemon.asking.structures import FactShown, FactSource, PageParams, Structures
+from daemon.asking.structures import FactShown, PageParams, Structures
 from daemon.building.corrections import Corrections, CorrectParams, FactParams, PinParams
 from daemon.folding import fold_from_nothing
 from events.envelope import NewEvent
@@ -55,7 +56,7 @@ async def test_a_memory_is_answered_at_once_with_its_source(parts: Parts, struct
     assert (best.kind, best.text, best.sessions) == ("fact", NUTS, ["import"])
     assert [(source.session_id, source.turn_id) for source in best.sources] == [("import", "x-1")]
     assert (best.said_at, best.time_start, best.time_end) == ("2024-07-01T09:00:00Z",) * 3
-    assert facts[NUTS].sources == [FactSource("import", "x-1")]
+    assert facts[NUTS].sources == [Source("import", "x-1")]
     assert parts.model.waiting() == []
 
 
@@ -80,7 +81,7 @@ async def test_people_correct_pin_and_retract_what_was_imported(
         await corrections.retract(FactParams(user_id="alice", fact_id=corrected.fact.id))
         await parts.until_done()
 
-    assert corrected.fact.sources == [FactSource("import", "x-1")]
+    assert corrected.fact.sources == [Source("import", "x-1")]
     assert corrected.fact.entities == ["alice"]
     assert pinned.fact is not None
     assert pinned.fact.pinned

@@ -8,7 +8,6 @@ import pytest
 
 from daemon.asking.listings import Listings, NoParams, SessionParams, UserParams, find_user
 from daemon.asking.structures import (
-    ROOT_TEXT_MAX,
     FactShown,
     GroupShown,
     PageParams,
@@ -16,6 +15,7 @@ from daemon.asking.structures import (
     TreeShown,
     UnitShown,
 )
+from daemon.asking.tree_nodes import NODE_TEXT_MAX
 from daemon.erasure.receipts import SessionUnknown, UserUnknown
 from events.errors import InvalidInput
 from projections.digests import digest_memory
@@ -160,7 +160,7 @@ async def test_trees_are_listed_the_largest_first_with_the_text_of_their_root(
     assert by_name["bob"].kind == "entity"
     root = by_name["s1"].root_text
     assert root
-    assert len(root) <= ROOT_TEXT_MAX
+    assert len(root) <= NODE_TEXT_MAX
     limited = (await structures.trees(PageParams(user_id="alice", limit=1))).trees
     assert limited == trees[:1]
 

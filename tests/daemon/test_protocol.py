@@ -22,7 +22,6 @@ from daemon.serving.protocol import (
     LineUnreadable,
     Method,
     MethodUnknown,
-    Params,
     ParamsRefused,
     Refused,
     Request,
@@ -32,6 +31,7 @@ from daemon.serving.protocol import (
     encode_result,
     read_params,
 )
+from daemon.untrusted import Params
 from events.errors import InvalidInput, LogClosed, LogDamaged, MemForestError, StaleDecision
 
 

@@ -306,7 +306,7 @@ def test_steps_are_refused_where_nobody_can_press_enter(store: Path) -> None:
 def test_on_a_terminal_enter_shows_the_next_step(store: Path) -> None:
     ours, theirs = pty.openpty()
     os.write(ours, b"\n\n\n")
-    program = "from daemon.cli_replay import replay_command; replay_command()"
+    program = "from daemon.upkeep.cli_replay import replay_command; replay_command()"
     command = [sys.executable, "-c", program, "--data", str(store), "--user", "bob", "--step"]
     done = subprocess.run(command, stdin=theirs, stdout=theirs, stderr=theirs, timeout=30, check=False)
     os.close(theirs)

@@ -128,7 +128,6 @@ async def test_a_message_on_the_bus_is_found_until_the_bus_erases_it(tmp_path: P
         await stream.publish(subject, msgspec.json.encode({"content": SECRET_TEXT}))
         ack = await stream.publish(subject, json.dumps({"content": "Größe 中文字符测试"}).encode())
         fingerprints = fingerprints_of(SECRET_TEXT, "Größe 中文字符测试")
-        fingerprints.add_id("café zéro")
         before = await scan(tmp_path, fingerprints, kept_in())
         for seq in (1, ack.seq):
             await stream.delete_msg("turns", seq)
@@ -136,7 +135,7 @@ async def test_a_message_on_the_bus_is_found_until_the_bus_erases_it(tmp_path: P
         await client.close()
 
     assert [residue.file.rpartition(".")[2] for residue in before.residues] == ["blk"]
-    assert before.residues[0].count == 2 + 2 + 2  # beginning and end of each text, twice the session's token
+    assert before.residues[0].count == 2 + 2  # beginning and end of each text
     assert after.is_clean
 
 
@@ -195,20 +194,6 @@ def test_words_are_found_in_every_encoding_that_is_written(
 
     assert [[hits.file for hits in each.hits] for each in found] == [[str(n)] for n in range(len(texts))]
     assert [each.hits[0].counts for each in found] == [[1] * len(each.hits[0].counts) for each in found]
-
-
-def test_an_id_is_found_as_the_token_of_a_subject(tmp_path: Path) -> None:
-    (tmp_path / "1.blk").write_text(turn_subject("alice", "Zoë Müller <zoe@example.org>"))
-    fingerprints, other = Fingerprints(SEED), Fingerprints(SEED)
-    fingerprints.add_id("Zoë Müller <zoe@example.org>")
-    other.add_id("Zoé Miller <zoé@exemple.com>")
-
-    found = search(tmp_path, fingerprints.windows())
-    readings = {Window(fingerprints.windows()[n]).readings[-1] for n in found.hits[0].windows}
-
-    assert len(readings) == 3
-    assert all(reading in "Zoë Müller <zoe@example.org>".encode() for reading in readings)
-    assert search(tmp_path, other.windows()).hits == []
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int8])
@@ -472,7 +457,6 @@ def test_broken_text_is_sampled_and_nothing_shows_the_words() -> None:
         (rb"ends in a slash\\"[:-1], (rb"ends in a slash\\"[:-1], b"ends in a slash")),
         ("cut in é"[:7].encode() + b" \xc3", ("cut in é"[:7].encode() + b" \xc3", b"cut in  ")),
         (b"line\nbreak, real", (b"line\nbreak, real",)),
-        (b"mzxw6ytboi======"[:8], (b"mzxw6ytb", b"fooba")),
     ],
 )
 def test_a_window_may_be_read_in_more_than_one_way(raw: bytes, readings: tuple[bytes, ...]) -> None:

@@ -8,15 +8,14 @@ import anyio
 import pytest
 
 from daemon.asking.session_events import (
-    LIMIT_MAX,
     WAIT_MAX_S,
     EventPage,
     SessionEvents,
     SessionEventsParams,
-    measure_event,
-    text_of,
 )
+from daemon.asking.words import measure_event, text_of
 from daemon.erasure.receipts import SessionUnknown
+from daemon.untrusted import LIMIT_MAX
 from events.codec import EVENT_TYPES
 from events.envelope import RecordedEvent
 from events.erasure import erase_slice
@@ -139,6 +138,24 @@ async def test_when_nothing_comes_the_wait_ends_and_says_where_to_go_on(log: Eve
     page = await ask(log, after=1, wait_s=0.05)
 
     assert (page.events, page.next, page.more) == ([], 2, False)
+
+
+async def test_a_stop_answers_whoever_waits_and_keeps_nobody_waiting_after_it(log: EventLog) -> None:
+    await log.append(a_batch(a_turn("First.")))
+    session_events, pages = SessionEvents(log), list[EventPage]()
+    params = SessionEventsParams(user_id="alice", session_id="s1", after=1, wait_s=WAIT_MAX_S)
+
+    async def follow() -> None:
+        pages.append(await session_events.events(params))
+
+    with anyio.fail_after(WAIT_MAX_S / 3):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(follow)
+            await anyio.wait_all_tasks_blocked()
+            session_events.stop()
+        await follow()
+
+    assert pages == [EventPage([], 1, more=False)] * 2
 
 
 @pytest.mark.parametrize(

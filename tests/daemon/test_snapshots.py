@@ -53,9 +53,6 @@ class Kept:
     async def keep_snapshot(self, user: Reference, snapshot: StoredSnapshot) -> None:
         self.snapshots[user] = snapshot
 
-    async def drop_snapshot(self, user: Reference) -> None:
-        self.snapshots.pop(user, None)
-
 
 def look_into(part: object, seen: dict[int, str], name: str = "") -> Any:
     """Everything a part of a Memory consists of, in lists that can be compared; sets and dicts by their keys."""

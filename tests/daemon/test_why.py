@@ -138,6 +138,33 @@ async def test_what_is_erased_is_said_to_be_erased_and_its_words_are_nowhere(
     assert (second.words, second.text) == ("kept", "Zoe is a cat on day 3.")
 
 
+async def test_the_first_digits_of_an_id_do_as_long_as_no_other_id_begins_so(
+    parts: Parts, structures: Structures
+) -> None:
+    await learn(parts, *(f"Rex is dog number {number}." for number in range(3)))
+    ids = list((await facts_by_text(structures)).values())
+    chunk = (await parts.ask("Rex", filters={"kinds": "chunk"})).memories[0].id
+    root = (await tree(parts, scope="s1")).root.id
+    shown = [await why(parts, each[:12].upper()) for each in (*ids, chunk, root)]
+
+    assert [each.id for each in shown] == [*ids, chunk, root]
+    assert shown == [await why(parts, each) for each in (*ids, chunk, root)]
+
+
+async def test_first_digits_that_several_ids_have_or_none_are_refused(parts: Parts) -> None:
+    await learn(parts, "Rex is a dog.")
+    memory = await parts.memory()
+    fact = memory.canon.facts[next(iter(memory.canon.facts))]
+    begun = fact.id.hex()[:8]
+    memory.canon.facts[fact.id[:4] + bytes(12)] = fact
+    with pytest.raises(InvalidInput, match="begins 2 ids"):
+        await why(parts, begun)
+    with pytest.raises(InvalidInput, match="4 to 32 hexadecimal digits"):
+        await why(parts, begun[:3])
+    with pytest.raises(MemoryUnknown):
+        await why(parts, "00000000" if begun != "00000000" else "11111111")
+
+
 async def test_what_nobody_knows_is_not_found_and_not_quoted(parts: Parts, structures: Structures) -> None:
     await learn(parts, "Rex is a dog.")
     fact_id = (await facts_by_text(structures))["Rex is a dog."]

@@ -32,7 +32,7 @@ def scope_of(call: Call) -> str:
     return call.question.scope
 
 
-def tasks_of(calls: list[Call]) -> list[Task]:
+def tasks_of(calls: list[Call]) -> list[Task | None]:
     return [call.task for call in calls]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from events import integrity
 from events.envelope import RecordedEvent, commit_to
 from events.erasure import erase_slice
 from events.errors import LogDamaged, StoreUnusable
@@ -26,7 +27,9 @@ from events.integrity import (
     Damage,
     Walk,
     check_start,
+    check_structure,
     describe,
+    needs_structure_check,
 )
 from events.log import EventLog, LogReader
 from events.reading import read_events, read_user
@@ -296,6 +299,38 @@ async def test_a_start_looks_at_the_end_of_the_log_and_at_its_structure(large: P
     spoil_page(large, page_with(large, "SELECT chain FROM events WHERE seq = 750"))
     with pytest.raises((LogDamaged, StoreUnusable), match=f"{STRUCTURE}|CORRUPT"):
         await start()
+
+
+async def test_a_large_file_is_looked_at_after_the_start_and_refused_then(
+    large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integrity, "START_CHECK_BYTES_MAX", 4096)
+    spoil_page(large, page_with(large, "SELECT chain FROM events WHERE seq = 50"))
+    reader = await LogReader.open_to_read(large)
+    try:
+        await reader.read(check_start)
+        left = await reader.read(needs_structure_check)
+        with pytest.raises((LogDamaged, StoreUnusable), match=f"{STRUCTURE}|CORRUPT"):
+            await reader.read(check_structure)
+    finally:
+        await reader.close()
+
+    assert left
+
+
+async def test_a_check_of_the_structure_ends_when_nobody_waits_for_it_any_more(
+    large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integrity, "_STEPS", 1)
+    spoil_page(large, page_with(large, "SELECT chain FROM events WHERE seq = 50"))
+    reader = await LogReader.open_to_read(large)
+    try:
+        await reader.read(partial(check_structure, given_up=lambda: True))
+        head = await reader.read(lambda db: db.execute("SELECT seq FROM head").fetchone()[0])
+    finally:
+        await reader.close()
+
+    assert head == 1500, "the connection goes on to be used"
 
 
 def page_with(path: Path, statement: str) -> int:

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from anyio.abc import SocketStream
 
-from daemon.decoders.decoding import LEVELS_MAX
+from daemon.decoders.native import LEVELS_MAX
 from tests.daemon.sockets_in_use import HttpClient, http_connected
 from tests.stored import stored_rows
 from tests.system.daemon_process import (

@@ -16,7 +16,8 @@ from click.testing import CliRunner, Result
 from memforest import AsyncClient, Client, InvalidInput
 from memforest.adding import add, day_of
 from memforest.cli import cli
-from memforest.outcome import NotRecorded, find_not_recorded, look_before
+from memforest.outcome import Before, NotRecorded, count_known, find_not_recorded, look_before
+from memforest.output import counted
 from tests.memforest.fake_daemon import FakeDaemon, JsonObject, Refusal
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def test_memories_of_others_go_as_memories(daemon: FakeDaemon, tmp_path: Path) -
     path.write_text(json.dumps({"results": [{"id": "x-1", "memory": "Likes tea.", "created_at": "2024-01-02"}]}))
     result = run(daemon, "import", path, "--user", "alice")
 
-    assert result.stdout == "Published 1 memories, 0 turns, closed 0 sessions.\n"
+    assert result.stdout == "Published 1 memory, 0 turns, closed 0 sessions.\n"
     assert [(each["type"], each["id"], each["timestamp"]) for each in messages(daemon)] == [
         ("memory", "x-1", "2024-01-02")
     ]
@@ -273,6 +274,72 @@ def test_dead_letters_conflicts_and_refusals_of_what_was_sent_are_told_apart(dae
         NotRecorded("alice", "s3", "conflict", 1),
     )
     assert {params["after"] for method, params in daemon.requests if method == "sessions.events"} == {7}
+
+
+def test_a_second_import_says_how_many_turns_were_known_already(daemon: FakeDaemon, tmp_path: Path) -> None:
+    kept: list[int] = [3, 3]
+
+    def list_users(_: JsonObject) -> JsonObject:
+        return {"users": [{"user_id": "alice", "user_seq": 9, "sessions": 1, "turns": kept.pop(0)}]}
+
+    daemon.answers |= {
+        "users.list": list_users,
+        "sessions.list": lambda _: {"sessions": [{"session_id": "s1", "state": "open", "turns": 3}]},
+    }
+    path = tmp_path / "chat.jsonl"
+    turn = {"type": "turn", "user_id": "alice", "session_id": "s1", "role": "user", "content": "Hi."}
+    path.write_text("\n".join(json.dumps(turn | {"id": f"m{number}"}) for number in range(3)))
+    again = run(daemon, "publish", path, "--wait")
+    kept += [3, 5]
+    partly = run(daemon, "publish", path, "--wait", "--json")
+
+    assert again.stdout.startswith("Published 3 turns, closed 0 sessions; known already: 3 turns;")
+    assert "Still open: 1 session; last turns" in again.stderr
+    assert json.loads(partly.stdout)["turns_known"] == 1
+
+
+@pytest.mark.parametrize(
+    ("turns_before", "turns_after", "lost", "known"),
+    [
+        ({"alice": 3}, {"alice": 3}, (), 4),
+        ({"alice": 3}, {"alice": 7}, (), 0),
+        ({}, {"alice": 4}, (), 0),
+        ({"alice": 3}, {"alice": 5}, (NotRecorded("alice", "s1", "conflict", 1),), 1),
+        ({"alice": 3}, {"alice": 3}, (NotRecorded("alice", "s1", "forgotten session", None),), None),
+        ({}, {}, (), None),  # nothing of the user was recorded
+        ({"alice": 3}, {"alice": 90}, (), 0),  # others published, too
+    ],
+)
+def test_turns_that_were_sent_and_are_not_new_were_known(
+    daemon: FakeDaemon,
+    turns_before: dict[str, int],
+    turns_after: dict[str, int],
+    lost: tuple[NotRecorded, ...],
+    known: int | None,
+) -> None:
+    daemon.answers["users.list"] = lambda _: {
+        "users": [
+            {"user_id": user_id, "user_seq": 9, "sessions": 1, "turns": turns}
+            for user_id, turns in turns_after.items()
+        ]
+    }
+    with Client(daemon.path) as client:
+        found = count_known(client, Before(0, {}, turns_before), ["alice"], 4, lost)
+
+    assert found == known
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "text"),
+    [
+        (1, "session", "1 session"),
+        (0, "session", "0 sessions"),
+        (2, "memory", "2 memories"),
+        (1, "memory", "1 memory"),
+    ],
+)
+def test_a_number_stands_with_its_noun(number: int, noun: str, text: str) -> None:
+    assert counted(number, noun) == text
 
 
 def test_publish_ends_with_1_when_something_was_not_recorded(daemon: FakeDaemon, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_publish_sends_every_message_once_and_leaves_no_file(daemon: FakeDaemon,
     result = run(daemon, "publish", conversation)
 
     assert result.exit_code == 0
-    assert result.stdout == "Published 600 turns, closed 1 sessions.\n"
+    assert result.stdout == "Published 600 turns, closed 1 session.\n"
     assert sent_ids(daemon) == [f"m-{n}" for n in range(TURNS)]
     assert daemon.methods() == ["ingest", "ingest", "ingest", "sessions.close"]
     assert daemon.requests[-1][1]["id"].endswith("-601")
@@ -95,6 +95,7 @@ def test_a_batch_whose_answer_was_lost_is_kept_once(daemon: FakeDaemon, tmp_path
         "memories": 0,
         "sessions_closed": 0,
         "duplicates": 44,
+        "turns_known": None,
         "resumed_from": 256,
         "users": ["a"],
         "built": False,
@@ -109,7 +110,7 @@ def test_restart_begins_anew(daemon: FakeDaemon, conversation: Path) -> None:
     daemon.lose_request = None
     result = run(daemon, "publish", conversation, "--restart")
 
-    assert "512 messages were known already" in result.stdout
+    assert "known already: 512 messages" in result.stdout
 
 
 def test_a_changed_file_does_not_go_on_from_the_old_one(daemon: FakeDaemon, conversation: Path) -> None:
@@ -176,11 +177,11 @@ def test_locomo_is_recognised_filtered_and_waited_for(daemon: FakeDaemon, tmp_pa
     result = run(daemon, "publish", path, "--sample", "conv-2", "--wait")
 
     assert result.exit_code == 0
-    assert result.stdout == "Published 2 turns, closed 1 sessions; everything closed is built.\n"
+    assert result.stdout == "Published 2 turns, closed 1 session; everything closed is built.\n"
     assert daemon.closed == [("conv-2", "session_1")]
     assert daemon.methods() == [
         *("dead_letters.list", "users.list", "ingest", "sessions.close", "query", "status"),
-        *("dead_letters.list", "sessions.get", "sessions.events", "sessions.list"),
+        *("dead_letters.list", "sessions.get", "sessions.events", "users.list", "sessions.list"),
     ]
     assert daemon.requests[4][1]["wait_for"] == "conv-2/session_1/close"
 

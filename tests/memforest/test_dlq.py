@@ -71,7 +71,7 @@ def test_letters_in_a_pipe_are_one_line_each(daemon: FakeDaemon) -> None:
 
     at = "2024-07-01T09:00:00Z"
     assert result.exit_code == 0
-    assert result.stdout == f"1\t{at}\talice\ts1\t7\t{REASON}\n2\t{at}\t\t\t7\t{REASON}\n"
+    assert result.stdout == f"1\t{at}\tMEMFOREST\talice\ts1\t7\t{REASON}\n2\t{at}\tMEMFOREST\t\t\t7\t{REASON}\n"
     assert result.stderr == ""
     assert daemon.requests == [("dead_letters.list", {"limit": 100, "after": 0})]
 
@@ -105,7 +105,7 @@ def test_people_get_a_table_with_a_head(daemon: FakeDaemon) -> None:
 
     head, line = shown.splitlines()[:2]
     assert code == 0
-    assert head.split() == ["id", "received", "user", "session", "bytes", "reason"]
+    assert head.split() == ["id", "received", "stream", "user", "session", "bytes", "reason"]
     assert all(part in line for part in ("2024-07-01 09:00", "alice", "s\ufffd[31m1", "it is no JSON"))
     assert "\x1b[31m" not in shown
     assert "There are more: --after 1" in shown

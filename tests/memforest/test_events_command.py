@@ -174,7 +174,7 @@ def test_a_difference_is_one_line_a_change(daemon: FakeDaemon) -> None:
         "~\tfact\tf3\tRain. (read 2 times, 1 before)",
         "-\tfact\tf4\tRain.",
         "+\tfact\tf4\tSun.",
-        "~\tentity\tzoe\t1 facts joined, 0 left",
+        "~\tentity\tzoe\t1 fact joined, 0 left",
         "+\tgroup\tg1\tAll.",
     ]
     assert "7 more" in result.stderr

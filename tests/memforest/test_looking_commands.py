@@ -217,9 +217,9 @@ def test_units_are_fetched_page_by_page_each_with_its_groups(daemon: FakeDaemon)
     result = run(daemon, "units", "alice")
 
     assert result.stdout.splitlines() == [
-        "0\tunit\tu1\t3 facts in 2 nodes, 1 groups\t",
+        "0\tunit\tu1\t3 facts in 2 nodes, 1 group\t",
         "1\tgroup\tgu1\t2 facts, 2024-07-01 to 2024-07-03\tOf u1.",
-        "0\tunit\tu2\t3 facts in 2 nodes, 1 groups\t",
+        "0\tunit\tu2\t3 facts in 2 nodes, 1 group\t",
         "1\tgroup\tgu2\t2 facts, 2024-07-01 to 2024-07-03\tOf u2.",
     ]
     assert len(json.loads(run(daemon, "units", "alice", "--json").stdout)["groups"]) == 2

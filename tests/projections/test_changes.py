@@ -22,7 +22,7 @@ from events.memory import (
     UnitsPartitioned,
     WorkParked,
 )
-from events.session import TurnRetracted
+from events.session import MemoryImported, TurnRetracted
 from projections.changes import Changes, ScopeMove, Watch
 from projections.facts.scopes import USER_SCOPE, Scope, ScopeKind
 from projections.memory import Memory, MemoryParameters
@@ -71,6 +71,12 @@ class Told:
             happened_at=MONDAY + hours * HOUR_MS + len(self.events),
         )
         return self.apply(turn)
+
+    def take_over(self, content: str, session: str = "s1") -> Changes:
+        """Import a memory."""
+        sent_as = f"m{len(self.events)}"
+        turn = a_turn(content, session_id=session, turn_id=sent_as)
+        return self.apply(replace(turn, event=MemoryImported(content, sent_as)))
 
     def extract(self, *texts: str, session: str = "s1", labels: tuple[str, ...] = ()) -> Changes:
         """Read facts from the first waiting chunk of a session."""
@@ -189,7 +195,7 @@ def random_step(told: Told, chance: random.Random) -> Iterator[Changes]:
     memory = told.memory
     session = f"s{chance.randint(1, 4)}"
     facts = sorted(memory.canon.facts)
-    match chance.choices(range(9), [30, 4, 3, 16, 14, 14, 3, 4, 1])[0]:
+    match chance.choices(range(10), [30, 4, 3, 16, 14, 14, 3, 4, 1, 6])[0]:
         case 0:
             content = f"{chance.choice(NAMES)} and {chance.choice(NAMES)} said {chance.randint(1, 5)}."
             yield told.say(content, session, hours=chance.randrange(100))
@@ -216,6 +222,8 @@ def random_step(told: Told, chance: random.Random) -> Iterator[Changes]:
         case 8 if memory.waiting_chunks:
             chunk = next(iter(memory.waiting_chunks.values()))
             yield told.decide(WorkParked(Task.EXTRACT, chunk.key, ParkReason.MODEL_FAILED, chunk.turns))
+        case 9:
+            yield told.take_over(f"Fact {chance.randint(1, 30)}.", session)
         case _:
             pass
 
@@ -282,6 +290,15 @@ def test_an_admission_founds_facts_and_the_owners_scope_takes_them() -> None:
     assert founding.scopes == (ScopeMove(USER_SCOPE, (fact,), ()),)
     assert (joining.facts_founded, joining.facts_joined, joining.scopes) == ((), (fact,), ())
     assert (founding.occurrences_waiting, joining.occurrences_waiting) == (-1, -1)
+
+
+def test_an_imported_memory_founds_a_fact_or_joins_the_one_that_says_the_same() -> None:
+    told = Told()
+    founding, joining = told.take_over("Alice moved."), told.take_over("alice  moved.", "s2")
+    (fact,) = told.memory.canon.facts
+
+    assert (founding.facts_founded, founding.facts_joined) == ((fact,), ())
+    assert (joining.facts_founded, joining.facts_joined) == ((), (fact,))
 
 
 def test_a_leaf_replaces_the_path_above_it_and_nothing_else() -> None:

@@ -213,7 +213,7 @@ def test_an_extraction_without_facts_leaves_nothing_to_do() -> None:
     assert fold.memory.pending() == 0
 
 
-@pytest.mark.parametrize(("task", "waiting"), [(Task.EXTRACT, 0), (Task.MERGE, 1)])
+@pytest.mark.parametrize(("task", "waiting"), [(Task.EXTRACT, 0), (Task.SUMMARISE, 1)])
 def test_a_parked_extraction_takes_its_chunk_too(task: Task, waiting: int) -> None:
     fold = Fold()
     fold.say(2)

@@ -14,7 +14,6 @@ from daemon.erasure.receipts import UserUnknown
 from events.appending import Batch
 from events.envelope import NewEvent
 from events.gate import Verdict
-from events.memory import Task
 from events.registry import read_session_rows
 from events.session import TurnRecorded, TurnRetracted, TurnRevised
 from projections.facts.chunking import open_turns
@@ -233,9 +232,7 @@ class History:
         """A call comes to nothing, once a question: it is asked again. A failed merge would end its run."""
         lot = self.chance.random()
         waiting = [
-            call
-            for call in daemon.model.waiting()
-            if call.task is not Task.MERGE and call.order not in self.failed
+            call for call in daemon.model.waiting() if call.task is not None and call.order not in self.failed
         ]
         if waiting:
             call = waiting[int(lot * len(waiting))]

@@ -21,7 +21,8 @@ from daemon.bus.embedded_bus import LOOPBACK, free_port
 from daemon.config import Bus, Config, Data
 from daemon.logs import quiet
 from daemon.upkeep.doctor import create_stream
-from events.errors import LogDamaged
+from events import integrity
+from events.errors import LogDamaged, StoreUnusable
 from events.log import EventLog
 from memforest import AsyncClient
 from memforest.errors import MemForestError
@@ -255,6 +256,34 @@ async def test_the_sound_users_of_a_damaged_store_are_served_when_that_is_asked_
         await stop(app)
 
     assert "Rex" in answer.memories[0].text
+
+
+async def test_a_large_store_is_served_while_its_structure_is_looked_at_and_a_damage_ends_that(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integrity, "START_CHECK_BYTES_MAX", 4 * KIB)
+    with short_folder() as folder:
+        store = folder / "events.db"
+        log = await EventLog.open(store, clock)
+        for first in range(0, 1_200, 200):  # more than what a start looks at
+            await log.append(a_batch(*(recorded_turn(turn_id=f"t{n}") for n in range(first, first + 200))))
+        await log.close()
+        ((chain,),) = stored_rows(store, "SELECT chain FROM events WHERE seq = 50")
+        content = bytearray(store.read_bytes())
+        page = content.index(chain) // 4096 * 4096
+        content[page : page + 4096] = b"\x7f" * 4096
+        store.write_bytes(content)
+        config = Config(data=Data(str(folder)), bus=Bus(url=f"nats://{LOOPBACK}:{free_port()}"))
+        app = await start(config, quiet)
+        started: list[bool] = []
+        try:
+            with anyio.fail_after(20), pytest.raises(BaseExceptionGroup) as ended:
+                await run(app, anyio.Event(), lambda: started.append(True))
+        finally:
+            await stop(app)
+
+    assert started == [True]
+    assert ended.group_contains((LogDamaged, StoreUnusable))
 
 
 async def test_a_backlog_of_10000_messages_takes_one_fsync_for_200_events_at_most(tmp_path: Path) -> None:

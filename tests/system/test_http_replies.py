@@ -101,9 +101,9 @@ async def test_every_route_answers_as_the_document_says(daemon: DaemonProcess) -
         memory = {**user, "memory_id": found.json["memories"][0]["id"]}
         await caller.call("GET", "/v1/users/{user_id}/why/{memory_id}", memory)
         trees = await caller.call("GET", "/v1/users/{user_id}/trees", user)
-        await caller.call(
-            "GET", "/v1/users/{user_id}/trees/{tree}", {**user, "tree": trees.json["trees"][0]["id"]}
-        )
+        tree = trees.json["trees"][0]
+        names = (f"?tree={quote(tree['id'])}", f"?scope={quote(tree['scope'])}&kind={tree['kind']}")
+        named = [await caller.call("GET", "/v1/users/{user_id}/tree", user, query=name) for name in names]
         await change_facts(caller, user)
         await check_metrics(client)
         await caller.call("POST", "/v1/users/{user_id}/units/compact", user, body={"ratio": 0.5})
@@ -122,6 +122,7 @@ async def test_every_route_answers_as_the_document_says(daemon: DaemonProcess) -
 
     assert taken.status == 202
     assert "Miami" in found.json["context"]
+    assert [each.json["id"] for each in named] == [tree["id"]] * 2
     assert caller.called == {(route.verb, route.path) for route in ROUTES_LISTED}
     assert daemon.log_text().count("Traceback") == 0
 

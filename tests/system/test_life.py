@@ -74,6 +74,30 @@ async def test_a_stopping_daemon_answers_what_was_asked_and_ends_with_0() -> Non
             assert daemon.logged("daemon.stopped")
 
 
+async def test_a_stopping_daemon_keeps_nobody_waiting_for_events_that_may_come() -> None:
+    with short_folder() as folder:
+        async with running_server(folder / "nats") as server, with_stream(folder, server.url) as daemon:
+            pages: list[dict[str, Any]] = []
+
+            async def poll() -> None:
+                asked = {"user_id": "alice", "session_id": "s1", "after": 1_000, "wait_s": 20}
+                pages.append(await client.request("sessions.events", asked))
+
+            async with daemon.client() as client:
+                async with publisher_to(server.url) as publisher:
+                    await publisher.send(a_turn("alice", "s1", "I moved to Miami.", id="t1"))
+                await until_recorded(client, "alice", 1)
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(poll)
+                    await until_asked(daemon, client)
+                    daemon.terminate()
+                    # Sooner than the grace of what is in flight.
+                    with anyio.fail_after(SIGNALLED_WITHIN_S):
+                        await daemon.ended()
+
+            assert (daemon.exit_code, pages) == (0, [{"events": [], "next": 1_000, "more": False}])
+
+
 async def test_a_second_signal_ends_a_stopping_daemon_at_once() -> None:
     with short_folder() as folder:
         async with running_daemon(folder / "d", nobody_listens(), bus="down") as daemon:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from daemon.bus.subjects import control_subject, turn_subject
-from daemon.decoders.decoding import TURNS_MAX, turn_key
+from daemon.decoders.decoding import turn_key
+from daemon.decoders.native import TURNS_MAX
 from daemon.decoders.openai import ARGUMENTS_SHOWN_MAX
 from daemon.decoders.synonyms import SYNONYMS, gather
 from events.errors import InvalidInput

@@ -12,7 +12,7 @@ import pytest
 
 from events.envelope import Reference
 from events.memory import FactId, Mention
-from projections.facts.labels import normalise_label
+from projections.facts.labels import labels_in, normalise_label, occurs_in
 from projections.facts.scopes import (
     ENTITY_FACTS_MIN,
     ENTITY_SESSIONS_MIN,
@@ -291,3 +291,17 @@ def test_only_sure_labels_are_found_in_a_text() -> None:
     watched.name("Thanks", (1, "s1"), uncertain=True)
 
     assert watched.scopes.named_in("Thanks, Bob! Bobby says so, too.") == ["bob"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_labels_in_a_text_are_found_however_many_there_are(seed: int) -> None:
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    signs = "ab A's-.東京é1 "
+    labels = {"".join(chance.choices(signs, k=chance.randint(1, 4))) for _ in range(1_500)} | {"", "ab a"}
+    lengths = {len(label) for label in labels}
+    for _ in range(60):
+        text = "".join(chance.choices(signs, k=chance.randint(0, 60)))
+        found = labels_in(text, labels, lengths)
+
+        assert found == sorted(label for label in labels if occurs_in(label, text))

@@ -166,8 +166,9 @@ def test_a_share_of_the_question_is_held_by_the_best_memory_and_by_all_together(
     for turn, text in enumerate(["rex barks", "rex swims", "nate runs"]):
         nodes.add(a_node(text, turn, kind=NodeKind.CHUNK), text)
     rows = [nodes.row_of[an_id(each)] for each in ("rex barks", "rex swims")]
-    common, rare, unheard = math.log(1 + 1.5 / 2.5), math.log(1 + 2.5 / 1.5), math.log(1 + 3.5 / 0.5)
-    total = common + 2 * rare + unheard
+    # One that nobody says counts as one that a single memory has.
+    common, rare = math.log(1 + 1.5 / 2.5), math.log(1 + 2.5 / 1.5)
+    total = common + 3 * rare
 
     best, together = weigh_held(nodes, ["rex", "bark", "swim", "cow"], rows)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from projections.recall.agpr import NO_EMBEDDER, AgprParameters
+from projections.recall.agpr import NO_EMBEDDER, AgprParameters, smooth
 from projections.recall.nodes import NodeKind, NodeSet, SearchNode
 from projections.recall.scoring import lead
 from projections.recall.tokens import query_terms
@@ -111,6 +111,19 @@ def test_words_and_vectors_lead_nearly_as_the_formula_says(seed: int, smoothing:
         assert leading.cosine is not None
         assert np.allclose(leading.cosine, nodes.cosines(query)[leading.rows], atol=1e-6)
     assert found / total >= 0.99
+
+
+def test_scores_that_hardly_differ_are_told_apart() -> None:
+    nodes, parameters = a_set(5, 700, vectors=False), replace(NO_EMBEDDER, smoothing=0.6)
+    rows = nodes.live_rows()
+    # Stretched to 0 .. 1 they are a million times as large in between, where float32 has steps of a sixteenth.
+    shares = 10_000 + np.random.default_rng(5).random(rows.size) / 100
+    stretched = np.zeros(nodes.size)
+    stretched[rows] = (shares - shares.min()) / (shares.max() - shares.min())
+    expected = smooth(stretched, *nodes.neighbours(), 0.6)
+    best = sorted(rows.tolist(), key=lambda row: (-round(float(expected[row]), 5), nodes.node(row).id))[:40]
+
+    assert lead(nodes.view(), (rows, shares), rows, parameters, 40).rows.tolist() == best
 
 
 def test_no_row_leads_nothing_and_few_rows_all_lead() -> None:
