@@ -32,6 +32,7 @@ from daemon.lifecycle import (
 )
 from daemon.logs import Report
 from daemon.models.embedders import close_embedder, make_embedder
+from daemon.models.language_models import close_chat_model, make_chat_model
 from daemon.wiring import App, Setting, wire
 from events.faults import arm
 from events.integrity import check_start, check_structure, needs_structure_check
@@ -66,7 +67,7 @@ async def start(
     Raises `ConfigInvalid`, `DirectoryInUse`, `StoreUnusable`, `LogDamaged`, `SocketUnusable` or
     `EmbeddedBusFailed`; then nothing stays open.
     """
-    embedder = make_embedder(config.models)
+    embedder, chat = make_embedder(config.models, report), make_chat_model(config, report)
     folder = config.data_dir
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     # What is opened is closed in the opposite order, whatever fails on the way in or out.
@@ -85,7 +86,8 @@ async def start(
         derived = await DerivedStore.open(folder / DERIVED, log, report, room, free_min)
         opened.push_async_callback(derived.close)
         opened.push_async_callback(close_embedder, embedder)
-        app = wire(Setting(daemon_version(), config, report, clock, log, reader, derived, embedder))
+        opened.push_async_callback(close_chat_model, chat)
+        app = wire(Setting(daemon_version(), config, report, clock, log, reader, derived, embedder, chat))
         opened.push_async_callback(leave, app.memories)
         if app.embedded_bus is not None:
             opened.push_async_callback(app.embedded_bus.stop)
@@ -133,6 +135,7 @@ def _parts(app: App) -> dict[str, Callable[[], Coroutine[object, object, None]]]
         "bus": app.bus.run,
         "ingest": app.ingest.run,
         "disk": app.disk.run,
+        "extraction": app.extraction.run,
         "watchdog": lambda: feed_watchdog(app.log.answer),
     }
     for each in app.readings:

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 from daemon.bus.subscriptions import Subscription, check_decoder, read_subscriptions
 from daemon.config_models import AGPR_BY_EMBEDDER, Models, check_models, complete_endpoint
 from daemon.config_values import ConfigInvalid, build_sections, parse_listen
+from daemon.models.prices import Price, read_prices
 from events.errors import InvalidInput
 from projections.eventtree.parameters import EventTreeParameters
 from projections.memory import MemoryParameters
@@ -134,6 +135,7 @@ class Config:
     agpr: Agpr = field(default_factory=Agpr)
     search: Search = field(default_factory=Search)
     subscriptions: tuple[Subscription, ...] = ()
+    prices: tuple[Price, ...] = ()
 
     @property
     def data_dir(self) -> Path:
@@ -199,17 +201,20 @@ def read_config(path: Path | None, environ: Mapping[str, str] | None = None) -> 
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigInvalid(f"{path} is not valid TOML: {error}") from error
     environ = os.environ if environ is None else environ
-    subscribed = raw.pop("subscriptions", [])
+    subscribed, priced = raw.pop("subscriptions", []), raw.pop("prices", [])
     config = build_sections(Config, raw, environ)
-    config = replace(config, subscriptions=read_subscriptions(subscribed, config.bus.stream))
-    if config.models.embedder == "endpoint":
-        config = replace(config, models=complete_endpoint(config.models, environ))
+    config = replace(
+        config,
+        subscriptions=read_subscriptions(subscribed, config.bus.stream),
+        prices=read_prices(priced),
+        models=complete_endpoint(config.models, environ),
+    )
     _check(config)
     return config
 
 
 def effective_values(config: Config) -> dict[str, object]:
-    """Every key with the value that counts, as `section.key`; passwords hidden, the key only said to be set."""
+    """Every key with the value that counts, as `section.key`; passwords hidden, keys only said to be set."""
     ranking = config.agpr_parameters
     values: dict[str, object] = {}
     for name, _ in config_keys():
@@ -217,11 +222,12 @@ def effective_values(config: Config) -> dict[str, object]:
         value = getattr(getattr(config, section), key)
         if section == "agpr" and key != "preset":
             value = getattr(ranking, key)
-        if name == "models.api_key" and value:
+        if name.endswith("api_key") and value:
             value = "(set)"
         values[name] = hide_password(value) if name.endswith("url") else value
-    for number, each in enumerate(config.subscriptions, start=1):
-        values |= {f"subscriptions.{number}.{key.name}": getattr(each, key.name) for key in fields(each)}
+    for listed in ("subscriptions", "prices"):
+        for number, each in enumerate(getattr(config, listed), start=1):
+            values |= {f"{listed}.{number}.{key.name}": getattr(each, key.name) for key in fields(each)}
     return values
 
 
@@ -231,17 +237,16 @@ def config_keys() -> list[tuple[str, object]]:
     return [
         (f"{section.name}.{key.name}", getattr(getattr(config, section.name), key.name))
         for section in fields(Config)
-        if section.name != "subscriptions"  # a list of tables
+        if section.name not in ("subscriptions", "prices")  # lists of tables
         for key in fields(getattr(config, section.name))
     ]
 
 
 def _check(config: Config) -> None:
     """Everything that types do not say. The algorithm tables check themselves when they are built."""
-    models, log = config.models, config.log
-    check_models(models)
+    log = config.log
+    check_models(config.models)
     rules = [
-        (1 <= models.concurrency <= 4096, "models.concurrency must be from 1 to 4096"),
         (log.level in ("debug", "info", "warning", "error"), "log.level is debug, info, warning or error"),
         (log.format in ("auto", "console", "json"), "log.format is auto, console or json"),
         (1 <= config.memtree.chunk_turns <= 64, "memtree.chunk_turns must be from 1 to 64"),

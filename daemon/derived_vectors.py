@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +35,7 @@ def load_vectors(
 ) -> dict[bytes, bytes]:
     """The vectors of these keys that are here and whole."""
     found: dict[bytes, bytes] = {}
+    prove = _begin_proofs(owner, model)
     for at in range(0, len(keys), _KEYS_AT_ONCE):
         some = keys[at : at + _KEYS_AT_ONCE]
         rows = connection.execute(
@@ -42,7 +43,7 @@ def load_vectors(
                 WHERE owner = ? AND model = ? AND key IN ({",".join("?" * len(some))})""",
             (owner, model, *some),
         )
-        found |= {key: vector for key, proof, vector in rows if _prove(owner, model, key, vector) == proof}
+        found |= {key: vector for key, proof, vector in rows if prove(key, vector) == proof}
     touch(connection, owner)
     return found
 
@@ -69,8 +70,9 @@ def keep_vectors(
         wanted = (len(rows) - len(free()), size, room_bytes)
         fresh = make_room(connection, "vectors", owner, wanted, empty_vectors)
         places = free()
+        prove = _begin_proofs(owner, model)
         for at, row in enumerate(rows[: len(places) + fresh]):
-            values = (owner, model, row.key, _prove(owner, model, row.key, row.vector), row.vector)
+            values = (owner, model, row.key, prove(row.key, row.vector), row.vector)
             if at < len(places):
                 place = places[at]
                 connection.execute(
@@ -141,6 +143,13 @@ def _empty(connection: sqlite3.Connection, which: str, values: tuple[object, ...
     return len(places)
 
 
-def _prove(owner: bytes, model: bytes, key: bytes, vector: bytes) -> bytes:
-    """SQLite does not notice a flipped bit; this does."""
-    return blake2b(owner + model + key + vector, digest_size=HASH_BYTES, person=b"mf.vector").digest()
+def _begin_proofs(owner: bytes, model: bytes) -> Callable[[bytes, bytes], bytes]:
+    """What proves keys and their vectors: SQLite does not notice a flipped bit, this does."""
+    begun = blake2b(owner + model, digest_size=HASH_BYTES, person=b"mf.vector")
+
+    def prove(key: bytes, vector: bytes) -> bytes:
+        proof = begun.copy()
+        proof.update(key + vector)
+        return proof.digest()
+
+    return prove

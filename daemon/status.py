@@ -6,18 +6,38 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from daemon.asking.answer_types import Watermark
 from daemon.asking.answers import Answerer
 from daemon.asking.listings import NoParams
 from daemon.building.worker import Worker
 from daemon.bus.nats_bus import NatsBus
-from daemon.bus.readings import Reading, ReadingShown, show_reading, trouble_of
+from daemon.bus.readings import Reading, show_reading, trouble_of
 from daemon.derived import DerivedStore
 from daemon.disk import Disk
+from daemon.extraction_watch import ExtractionWatch
 from daemon.ingest import Ingest
 from daemon.memories import Memories
+from daemon.models.budget import Budget
+from daemon.status_shown import (
+    Alive,
+    BusShown,
+    DaemonShown,
+    DaemonStatus,
+    DerivedShown,
+    DiskShown,
+    EndpointShown,
+    IngestShown,
+    LogShown,
+    ModelsShown,
+    Readiness,
+    WorkerShown,
+    show_budgets,
+    show_extraction,
+    show_ledger,
+)
 from daemon.untrusted import Params
 from daemon.vectors import VectorFiller
+from events.errors import StoreUnusable
+from events.ledger import count_parked
 from events.log import EventLog
 from events.time import Instant
 from projections.ports import Embedder, LanguageModel
@@ -30,118 +50,16 @@ class StatusParams(Params, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Alive:
-    """That the process answers."""
+class ModelsInUse:
+    """The models, and what is known of asking them. `chat` and `embeddings`: how those at an endpoint fare."""
 
-    state: str
-
-
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """`ready`, or `degraded` with a reason by part."""
-
-    state: str
-    reasons: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class DaemonShown:
-    """The process. `memories_bytes` is about what its loaded Memories take."""
-
-    version: str
-    uptime_s: float
-    memories_loaded: int
-    memories_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class BusShown:
-    """The connection to the bus, how far it was read, and how much waits there; null when it cannot tell."""
-
-    state: str
-    reason: str
-    url: str
-    read_to: int
-    lag_messages: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class IngestShown:
-    """Why the bus is not read for now, and how many messages were none of ours since the start."""
-
-    paused: str | None
-    ignored: int
-
-
-@dataclass(frozen=True, slots=True)
-class DiskShown:
-    """Room on the disk of the store, and the write-ahead log."""
-
-    free_bytes: int
-    ballast_bytes: int
-    wal_bytes: int
-    wal_large: bool
-
-
-@dataclass(frozen=True, slots=True)
-class DerivedShown:
-    """What derived.db holds, and why it cannot be used, if so."""
-
-    vectors: int
-    snapshots: int
-    bytes: int
-    trouble: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class LogShown:
-    """What is in the log. `refused`: messages for what was forgotten or taken back."""
-
-    events: int
-    users: int
-    sessions: int
-    dead_letters: int
-    refused: int
-    waiting_turns: int
-    forgotten_not_erased: int
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerShown:
-    """Work under way, model calls under way, begun and failed since the start, and work that was given up."""
-
-    in_flight: int
-    calling: int
-    calls: int
-    calls_failed: int
-    parked: int
-
-
-@dataclass(frozen=True, slots=True)
-class ModelsShown:
-    """The models by name; why the embedder does not answer, if so, and how many nodes wait for their vectors."""
-
-    language_model: str
-    embedder: str
-    embedder_trouble: str | None
-    vectors_waiting: int
-
-
-@dataclass(frozen=True, slots=True)
-class DaemonStatus:
-    """How every part is; with a user, how far that user's Memory is."""
-
-    daemon: DaemonShown
-    bus: BusShown
-    health: Readiness
-    ingest: IngestShown
-    subscriptions: list[ReadingShown]
-    disk: DiskShown
-    derived: DerivedShown | None
-    log: LogShown
-    worker: WorkerShown
-    models: ModelsShown
-    watermark: Watermark | None = None
+    language_model: LanguageModel
+    embedder: Embedder
+    budget: Budget
+    watch: ExtractionWatch
+    chat: Callable[[], EndpointShown | None] = lambda: None
+    embeddings: Callable[[], EndpointShown | None] = lambda: None
+    price_missing: str | None = None  # the chat model, when the price table does not know it
 
 
 class Status:
@@ -158,7 +76,7 @@ class Status:
         ingest: Ingest,
         worker: Worker,
         answerer: Answerer,
-        models: tuple[LanguageModel, Embedder],
+        models: ModelsInUse,
         disk: Disk,
         vectors: VectorFiller | None = None,
         readings: Sequence[Reading] = (),
@@ -193,20 +111,23 @@ class Status:
             "ingest": self._ingest.paused,
             "subscriptions": trouble_of(self._readings),
             "memories": f"{broken} users' events cannot be folded" if broken else None,
-            "embedder": self._models[1].trouble,
+            "embedder": self._models.embedder.trouble,
+            "language_model": self._trouble_of_chat(),
+            "extraction": await self._trouble_of_extraction(),
         }
         reasons = {part: reason for part, reason in found.items() if reason is not None}
         return Readiness("degraded" if reasons else "ready", reasons)
 
     async def status(self, params: StatusParams) -> DaemonStatus:
         """The state of daemon, bus, log, worker and models; with a user, also the watermark."""
-        watermark = None
+        watermark = user = None
         if params.user_id is not None:
             user = self._log.keys.user(params.user_id)
             async with self._memories.use(user) as memory:
                 watermark = await self._answerer.watermark(memory)
         counts = await self._log.read(_count)
         parked = counts.pop("parked")
+        models, totals = self._models, await self._models.watch.look()
         return DaemonStatus(
             daemon=self._show_daemon(),
             bus=await self._show_bus(),
@@ -218,6 +139,9 @@ class Status:
             log=LogShown(**counts),
             worker=self._show_worker(parked),
             models=self._show_models(),
+            budget=show_budgets(models.budget, user),
+            extraction=show_extraction(totals, models.watch.trouble),
+            ledger=show_ledger(totals, models.price_missing),
             watermark=watermark,
         )
 
@@ -241,17 +165,41 @@ class Status:
         return DiskShown(disk.free_bytes, ballast_bytes, self._log.wal_bytes, disk.wal_is_large)
 
     def _show_models(self) -> ModelsShown:
-        model, embedder = self._models
+        models, embedder = self._models, self._models.embedder
         waiting = self._vectors.count_waiting() if self._vectors is not None else 0
-        return ModelsShown(model.name, embedder.name, embedder.trouble, waiting)
+        at = (models.chat(), models.embeddings())
+        return ModelsShown(models.language_model.name, embedder.name, embedder.trouble, waiting, *at)
 
     def _show_worker(self, parked: int) -> WorkerShown:
         worker = self._worker
-        calling = worker.slots.borrowed_tokens
-        return WorkerShown(len(worker.in_flight), calling, worker.calls, worker.calls_failed, parked)
+        return WorkerShown(
+            in_flight=len(worker.in_flight),
+            calling=worker.calling,
+            questions=worker.questions,
+            questions_failed=worker.questions_failed,
+            parked=parked,
+            waiting_for_model=worker.waiting_for_model,
+            recorded=worker.recorded,
+        )
+
+    def _trouble_of_chat(self) -> str | None:
+        """Why the chat model's endpoint is not asked for now."""
+        shown = self._models.chat()
+        if shown is None or shown.circuit == "closed":
+            return None
+        return shown.reason or "the endpoint of models.chat_url is not asked for now"
+
+    async def _trouble_of_extraction(self) -> str | None:
+        """Why what the model finds in chunks should be looked at."""
+        try:
+            await self._models.watch.look()
+        except StoreUnusable:
+            return None  # `store` says so
+        return self._models.watch.trouble
 
 
 def _count(connection: sqlite3.Connection) -> dict[str, int]:
+    """What is in the store; `parked` is work that stands parked."""
     queries = {
         "events": "SELECT seq FROM head",
         "users": "SELECT count(*) FROM users",
@@ -260,6 +208,6 @@ def _count(connection: sqlite3.Connection) -> dict[str, int]:
         "dead_letters": "SELECT count(*) FROM dead_letters",
         "waiting_turns": "SELECT count(*) FROM turns WHERE closing = 0 AND extraction IS NULL",
         "forgotten_not_erased": "SELECT count(*) FROM erasures WHERE erased IS NULL",
-        "parked": "SELECT count(*) FROM events WHERE type = 'work.parked'",
     }
-    return {name: int(connection.execute(query).fetchone()[0]) for name, query in queries.items()}
+    counts = {name: int(connection.execute(query).fetchone()[0]) for name, query in queries.items()}
+    return {**counts, "parked": count_parked(connection)}

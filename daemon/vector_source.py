@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import anyio
 import numpy as np
+from anyio.streams.memory import MemoryObjectSendStream
 from numpy.typing import NDArray
 
 from daemon.texts import read_behind
@@ -26,8 +27,8 @@ from projections.texts import FactText, TextRef, TurnsText, compose, events_behi
 
 # Part of the name under which vectors are kept: another way of making texts of nodes gets another number.
 TEXTS_VERSION = 1
-# Nodes that are looked up at once: a millisecond or two.
-LOOKED_UP_MAX = 512
+# Nodes that are looked up at once, and then placed: some milliseconds each.
+LOOKED_UP_MAX = 1_024
 # A Memory that is loaded gets so many vectors that are not kept, such as those of open chunks, if that is quick:
 # whoever asked for it waits.
 FURNISHED_MAX = 8
@@ -162,13 +163,7 @@ class VectorSource:
         The few that are not kept are made, if that is quick; what is missing then comes with a `VectorFiller`.
         """
         try:
-            without = 0
-            # Where many in a row are not kept, hardly any is: another embedder was chosen.
-            while nodes := without_vectors(memory, without + LOOKED_UP_MAX)[without:]:
-                put = await self._put_kept(memory, nodes)
-                if not put:
-                    break
-                without += len(nodes) - put
+            await self._put_kept(memory)
             rest = without_vectors(memory, FURNISHED_MAX + 1)
             if len(rest) <= FURNISHED_MAX:
                 with anyio.move_on_after(FURNISH_WITHIN_S):
@@ -176,14 +171,28 @@ class VectorSource:
         except (EmbedderUnavailable, LogDamaged, StoreUnusable):
             return  # `status` says why, and whoever follows the log
 
-    async def _put_kept(self, memory: Memory, nodes: Sequence[SearchNode]) -> int:
-        """Give nodes the vectors that are kept; how many have one."""
-        keys = [name_text(node.ref) for node in nodes]
-        found = await self._load(memory.user, keys)
-        ids = [node.id for node, key in zip(nodes, keys, strict=True) if key in found]
-        if ids:
-            memory.nodes.set_vectors(ids, np.stack([found[key] for key in keys if key in found]))
-        return len(ids)
+    async def _put_kept(self, memory: Memory) -> None:
+        """Give the nodes the vectors that are kept; while some are placed, the next ones are looked up."""
+        send, receive = anyio.create_memory_object_stream[dict[bytes, NDArray[np.float16]]](1)
+        async with anyio.create_task_group() as loading, receive:
+            loading.start_soon(self._load_kept, memory, send, name="vectors.load_kept")
+            async for found in receive:
+                memory.nodes.set_vectors(list(found), np.concatenate(list(found.values())).reshape(len(found), -1))
+
+    async def _load_kept(
+        self, memory: Memory, send: MemoryObjectSendStream[dict[bytes, NDArray[np.float16]]]
+    ) -> None:
+        """Look the nodes' vectors up in batches, and send them by id."""
+        wanted = memory.nodes.ids_without_vectors()
+        async with send:
+            for at in range(0, len(wanted), LOOKED_UP_MAX):
+                texts = memory.nodes.texts(wanted[at : at + LOOKED_UP_MAX])
+                names = {each: name_text(ref) for each, ref in texts.items()}
+                kept = await self._load(memory.user, list(names.values()))
+                found = {each: kept[name] for each, name in names.items() if name in kept}
+                if not found:
+                    return  # where many in a row are not kept, hardly any is: another embedder was chosen
+                await send.send(found)
 
 
 def without_vectors(memory: Memory, limit: int) -> list[SearchNode]:

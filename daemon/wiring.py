@@ -35,10 +35,17 @@ from daemon.derived import DerivedStore
 from daemon.disk import MIB, Disk
 from daemon.erasure.erasing import Erasing
 from daemon.erasure.forgetting import Forgetter
+from daemon.extraction_watch import ExtractionWatch
 from daemon.ingest import Ingest
+from daemon.ledger_totals import LedgerTotals
 from daemon.logs import Report
 from daemon.memories import Memories
-from daemon.offline.language_model import OfflineLanguageModel
+from daemon.models.budget import Budget
+from daemon.models.embedding import EndpointEmbedder
+from daemon.models.language_models import ChatModel, language_model_of
+from daemon.models.prices import Prices
+from daemon.parked import Parked
+from daemon.reading.recalled import GivenOut
 from daemon.serving.calls import Tally
 from daemon.serving.handlers import Answering, make_handlers
 from daemon.serving.metrics import Metrics
@@ -47,12 +54,13 @@ from daemon.serving.openapi import encode_openapi
 from daemon.serving.schemas import Schemas
 from daemon.serving.socket_server import SocketServer
 from daemon.snapshots import Snapshots, fingerprint_of_folding
-from daemon.status import Status
+from daemon.status import ModelsInUse, Status
+from daemon.status_shown import EndpointShown, show_endpoint
 from daemon.vector_source import VectorSource
 from daemon.vectors import VectorFiller
 from events.log import EventLog, LogReader
 from events.time import Instant
-from projections.ports import Embedder
+from projections.ports import Embedder, LanguageModel
 
 # Before a step of erasing is tried again; each try to empty the write-ahead log holds up the writer.
 ERASE_PAUSE_S = 2.0
@@ -70,6 +78,7 @@ class Setting:
     reader: LogReader  # for queries alone, or they would queue behind what the worker reads
     derived: DerivedStore
     embedder: Embedder
+    chat: ChatModel | None
 
 
 @dataclass(slots=True)
@@ -89,6 +98,7 @@ class App:
     tombstones: TombstoneKeeper
     history: History
     vectors: VectorFiller | None
+    extraction: ExtractionWatch
     session_events: SessionEvents
     socket: SocketServer
     metrics: MetricsListener | None
@@ -99,7 +109,7 @@ class App:
 def wire(setting: Setting) -> App:
     """Every part of the daemon, built and tied together."""
     config, report, clock, log = setting.config, setting.report, setting.clock, setting.log
-    model, embedder = OfflineLanguageModel(), setting.embedder
+    model, embedder = language_model_of(setting.chat), setting.embedder
     # Hashing a text again is quicker than reading its vector.
     cache = setting.derived if embedder.ranks else None
     source = VectorSource(log, embedder, cache)
@@ -107,15 +117,20 @@ def wire(setting: Setting) -> App:
     intake = _make_intake(setting, memories)
     bus, ingest, readings = intake.bus, intake.ingest, intake.readings
     parameters = WorkerParameters(config.models.concurrency, config.memtree.idle_s, config.memtree.refresh_age_s)
-    worker = Worker(log, memories, model, parameters, clock, report)
-    compactor = Compactor(log, memories, worker, model, embedder, config.eventtree_parameters, cache)
+    budget = Budget(config.models.tokens_per_day, config.models.tokens_per_day_user, clock)
+    given_out = GivenOut(log.keys.secret, clock)
+    worker = Worker(log, memories, model, parameters, clock, report, budget=budget, given_out=given_out)
+    compactor = Compactor(log, memories, worker, embedder, config.eventtree_parameters, cache)
     forgetter, keeper = _make_forgetting(setting, memories, bus, ingest, readings)
     history, recall = History(log, config.memory_parameters), config.agpr_parameters
     planned = compactor.count_planned
-    answerer = Answerer(log.keys, setting.reader, memories, embedder, recall, planned, clock, history, source)
+    asking = (setting.reader, memories, embedder, recall, planned, clock, history, source)
+    answerer = Answerer(log.keys, *asking, give_out=given_out.note)
     # The hashing embedder's vectors rank nothing by default, so nothing is embedded for it.
     vectors = VectorFiller(memories, embedder, source, report) if recall.cosine_weight else None
-    parts = (bus, intake.shown_url, ingest, worker, answerer, (model, embedder), intake.disk, vectors, readings)
+    extraction = ExtractionWatch(LedgerTotals(log, clock), report)
+    in_use = _find_models(setting, model, budget, extraction)
+    parts = (bus, intake.shown_url, ingest, worker, answerer, in_use, intake.disk, vectors, readings)
     status = Status(setting.version, clock, log, memories, *parts, setting.derived)
     structures, session_events, tally = Structures(log, memories), SessionEvents(log), Tally()
     handlers = make_handlers(
@@ -131,9 +146,10 @@ def wire(setting: Setting) -> App:
             forgetter=forgetter,
             compactor=compactor,
             dead_letters=DeadLetters(log, intake.decoder, {each.stream: each.decoder for each in readings}),
+            parked=Parked(log, clock),
             session_events=session_events,
             differences=Differences(log, history),
-            replaying=Replaying(log, memories, clock),
+            replaying=Replaying(log, memories, model, clock),
             status=status,
             metrics=Metrics(log, status.status, tally),
             schemas=Schemas(partial(encode_openapi, setting.version)),
@@ -144,7 +160,27 @@ def wire(setting: Setting) -> App:
     port = None if listen is None else MetricsListener(listen, handlers, report)
     taking = (intake.embedded, bus, intake.disk, ingest, readings)
     doing = (worker, forgetter, keeper, history, vectors)
-    return App(report, log, memories, *taking, *doing, session_events, socket, port, AsyncExitStack())
+    asked = (extraction, session_events, socket, port)
+    return App(report, log, memories, *taking, *doing, *asked, AsyncExitStack())
+
+
+def _find_models(
+    setting: Setting, model: LanguageModel, budget: Budget, extraction: ExtractionWatch
+) -> ModelsInUse:
+    """What `status` looks at of the models."""
+    config, chat, embedder = setting.config.models, setting.chat, setting.embedder
+
+    def show_chat() -> EndpointShown | None:
+        return None if chat is None else show_endpoint(config.chat_model, chat.endpoint.state, chat.model.mode)
+
+    def show_embeddings() -> EndpointShown | None:
+        if not isinstance(embedder, EndpointEmbedder):
+            return None
+        return show_endpoint(config.embed_model, embedder.endpoint.state)
+
+    has_price = chat is None or Prices(setting.config.prices).knows(config.chat_model)
+    missing = None if has_price else config.chat_model
+    return ModelsInUse(model, embedder, budget, extraction, show_chat, show_embeddings, missing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,11 @@ from events.memory import (
     UnitsPartitioned,
     Word,
     WorkParked,
+    WorkResumed,
+    upcast_answer,
     upcast_facts_extracted,
+    upcast_facts_extracted_2,
+    upcast_parked,
 )
 from events.session import (
     ChunkClosed,
@@ -68,12 +72,17 @@ Event: TypeAlias = (
     | FactRetracted
     | FactPinned
     | WorkParked
+    | WorkResumed
 )
 EVENT_TYPES: dict[str, type[Event]] = {kind.wire_name: kind for kind in get_args(Event)}
 
 # (wire name, version) -> the body one version later. Applied on read; the log is never rewritten.
 UPCASTERS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     (FactsExtracted.wire_name, 1): upcast_facts_extracted,
+    (FactsExtracted.wire_name, 2): upcast_facts_extracted_2,
+    (IntervalSummarised.wire_name, 1): upcast_answer,
+    (NodesMerged.wire_name, 1): upcast_answer,
+    (WorkParked.wire_name, 1): upcast_parked,
 }
 
 _Write: TypeAlias = Callable[[Any, list[str]], Any]

@@ -24,6 +24,7 @@ FAULT_POINTS = (
     "ingest.before_append",
     "ingest.after_append",
     "ingest.after_ack",
+    "answer.before_append",
     "log.before_checkpoint",
     "erase.before_words",
     "erase.after_slice",

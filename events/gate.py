@@ -13,6 +13,7 @@ from enum import StrEnum
 from events.codec import Event, decode_event
 from events.envelope import NewEvent, Reference, commit_to
 from events.errors import StaleDecision
+from events.ledger import is_parked
 from events.memory import (
     FactCorrected,
     FactPinned,
@@ -20,6 +21,7 @@ from events.memory import (
     FactsAdmitted,
     NodesMerged,
     UnitsPartitioned,
+    WorkResumed,
 )
 from events.session import (
     MemoryImported,
@@ -58,7 +60,7 @@ class Verdict(StrEnum):
     RECORDED = "recorded"
     DUPLICATE = "duplicate"  # the key is known, with the same content
     CONFLICTING = "conflicting"  # the key is known, with other content
-    REFUSED = "refused"  # what it comes from was forgotten, retracted or revised
+    REFUSED = "refused"  # what it comes from was forgotten, retracted or revised, or is parked no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,17 @@ def judge(
         return Judgement(Verdict.CONFLICTING, other)
     if _reads_what_fell(connection, new.event):
         return Judgement(Verdict.REFUSED)
+    if isinstance(new.event, WorkResumed) and not is_parked(connection, user, new.event.parked):
+        return Judgement(Verdict.REFUSED)
     return Judgement(Verdict.RECORDED)
+
+
+def is_moot(connection: sqlite3.Connection, new: NewEvent, user: Reference) -> bool:
+    """Whether this would be refused by now: what it comes from was forgotten, retracted or revised.
+
+    Asked before a model is: nothing of that may be sent to it, and its answer would be dropped.
+    """
+    return _find_forgotten(connection, new, user) is not None or _reads_what_fell(connection, new.event)
 
 
 def check_decision(connection: sqlite3.Connection, new: NewEvent, user: Reference) -> None:

@@ -46,6 +46,7 @@ def find_elsewhere(connection: sqlite3.Connection, needles: AbstractSet[bytes], 
         "SELECT DISTINCT CAST(reason AS BLOB) FROM letters",
         "SELECT CAST(sql AS BLOB) FROM sqlite_master WHERE sql IS NOT NULL",
         "SELECT DISTINCT CAST(type AS BLOB) FROM events",
+        "SELECT DISTINCT CAST(task AS BLOB) FROM ledger",
         "SELECT body FROM events",
     ):
         if found != needles:

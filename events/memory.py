@@ -79,14 +79,49 @@ class ExtractedFact:
 
 
 @dataclass(frozen=True, slots=True)
+class Usage:
+    """What an answer took, failed and repeated calls included. All zero for rules and for recorded answers.
+
+    `cached_tokens` are those of the prompt that the server says it had at hand; `cost_nano` is in billionths of
+    the currency of the price table, at the prices of then; `latency_ms` is summed over the calls.
+    """
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    cost_nano: int = 0
+    latency_ms: int = 0
+    repairs: int = 0  # calls that asked for a better answer
+    splits: int = 0  # how often the question was too long and was asked in parts
+
+    def __add__(self, other: Usage) -> Usage:
+        """Both together."""
+        return Usage(
+            self.calls + other.calls,
+            self.prompt_tokens + other.prompt_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.cost_nano + other.cost_nano,
+            self.latency_ms + other.latency_ms,
+            self.repairs + other.repairs,
+            self.splits + other.splits,
+        )
+
+
+NOTHING_SPENT = Usage()
+
+
+@dataclass(frozen=True, slots=True)
 class FactsExtracted:
     """A model read one chunk. Zero facts is an answer like any other, and can be seen.
 
     `replaces` is the extraction of the chunk that it stands in for, once the replay of the session is complete.
+    `request` is the hash of all that decided the answer: the same question is not paid for twice.
     """
 
     wire_name: ClassVar = "facts.extracted"
-    version: ClassVar = 2
+    version: ClassVar = 3
     generation: int
     chunk: ChunkKey
     turns: tuple[int, ...]  # seq of each turn read, in the order of the session
@@ -95,11 +130,30 @@ class FactsExtracted:
     replaces: int | None
     model: Word
     facts: tuple[ExtractedFact, ...]
+    request: bytes = b""
+    usage: Usage = NOTHING_SPENT
+    missed: int = 0  # details of the turns that no fact carries, after one more try
+    skipped: bool = False  # nothing to remember, by rule: no model was asked
 
 
 def upcast_facts_extracted(body: dict[str, Any]) -> dict[str, Any]:
     """Version 1 knew no revisions: an extraction covered what it read, and read nothing besides."""
     return {**body, "context": [], "covers": body["turns"], "replaces": None}
+
+
+def upcast_facts_extracted_2(body: dict[str, Any]) -> dict[str, Any]:
+    """Version 2 was of rules alone: nothing was paid for, checked or skipped."""
+    return {**upcast_answer(body), "missed": 0, "skipped": False}
+
+
+def upcast_answer(body: dict[str, Any]) -> dict[str, Any]:
+    """Answers before requests were hashed and calls were counted."""
+    return {**upcast_parked(body), "request": ""}
+
+
+def upcast_parked(body: dict[str, Any]) -> dict[str, Any]:
+    """Work that was put aside before calls were counted."""
+    return {**body, "usage": dict.fromkeys(Usage.__dataclass_fields__, 0)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +179,14 @@ class IntervalSummarised:
     """The summary of the tree node with this digest, wherever a node of that digest stands."""
 
     wire_name: ClassVar = "interval.summarised"
-    version: ClassVar = 1
+    version: ClassVar = 2
     generation: int
     digest: Digest
     sources: tuple[int, ...]  # seqs of the events whose words it was made of
     model: Word
     text: Word
+    request: bytes = b""  # as in FactsExtracted
+    usage: Usage = NOTHING_SPENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +205,15 @@ class NodesMerged:
     """The facts of a group were fused into one node (paper A, Eq. 8); it replaces them in recall."""
 
     wire_name: ClassVar = "nodes.merged"
-    version: ClassVar = 1
+    version: ClassVar = 2
     generation: int
     unit: UnitId
     members: tuple[FactId, ...]
     sources: tuple[int, ...]  # seqs of the events whose words it was made of
     model: Word
     text: Word
+    request: bytes = b""  # as in FactsExtracted
+    usage: Usage = NOTHING_SPENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,27 +263,48 @@ class FactPinned:
 
 
 class Task(StrEnum):
-    """What the worker asks a model for, and gives up after its last attempt."""
+    """What a model is asked for."""
 
     EXTRACT = "extract"
     SUMMARISE = "summarise"
+    MERGE = "merge"
 
 
 class ParkReason(StrEnum):
     """Why a piece of work was put aside."""
 
-    MODEL_FAILED = "model_failed"
-    ANSWER_INVALID = "answer_invalid"
+    MODEL_FAILED = "model_failed"  # its calls came to nothing while others were answered
+    ANSWER_INVALID = "answer_invalid"  # also after it was repaired, and asked in parts
+    ANSWER_CUT = "answer_cut"  # the model stopped before its end, also when asked in parts
+    TOO_LONG = "too_long"  # more than the model takes, also in parts
+    REFUSED = "refused"  # the model or its filter does not answer this
 
 
 @dataclass(frozen=True, slots=True)
 class WorkParked:
-    """A piece of work could not be done within its budget; it waits, alone, and can be seen."""
+    """A piece of work could not be done within its budget; it waits, alone, and can be seen.
+
+    `request` is what the fold knows it by: of a summary the digest of its node, of a merge the id of its group.
+    """
 
     wire_name: ClassVar = "work.parked"
-    version: ClassVar = 1
+    version: ClassVar = 2
     task: Task
     request: bytes
     reason: ParkReason
-    turns: tuple[int, ...] = ()  # when an extraction was parked: as in FactsExtracted
+    turns: tuple[int, ...] = ()  # seqs of the events whose words it was to be made of
+    covers: tuple[int, ...] = ()  # of an extraction that is no replay's: as in FactsExtracted
+    usage: Usage = NOTHING_SPENT
+
+
+@dataclass(frozen=True, slots=True)
+class WorkResumed:
+    """Somebody asked for parked work to be tried again; it waits like any other from now on."""
+
+    wire_name: ClassVar = "work.resumed"
+    version: ClassVar = 1
+    parked: int  # seq of the WorkParked; the rest is as there
+    task: Task
+    request: bytes
+    turns: tuple[int, ...] = ()
     covers: tuple[int, ...] = ()

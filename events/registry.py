@@ -13,7 +13,8 @@ from enum import IntEnum
 from events.codec import Event
 from events.envelope import RecordedEvent, Reference
 from events.erasure import index_forgetting
-from events.memory import FactsExtracted, WorkParked
+from events.ledger import index_answer
+from events.memory import FactsExtracted, WorkParked, WorkResumed
 from events.session import (
     ChunkClosed,
     MemoryImported,
@@ -86,6 +87,7 @@ def index_event(connection: sqlite3.Connection, recorded: RecordedEvent, event: 
     """Write the registry rows of an event that was just appended."""
     for session in recorded.lineage:
         connection.execute("INSERT OR IGNORE INTO lineage VALUES (?, ?)", (session, recorded.seq))
+    index_answer(connection, recorded, event)
     match event:
         case TurnRecorded() | TurnRevised():
             _index_turn(connection, recorded, event)
@@ -106,6 +108,9 @@ def index_event(connection: sqlite3.Connection, recorded: RecordedEvent, event: 
             connection.executemany(
                 "UPDATE turns SET extraction = ? WHERE seq = ?", [(recorded.seq, place) for place in covers]
             )
+        case WorkResumed(parked=parked):
+            index_withdrawal(connection, recorded, event)
+            connection.execute("UPDATE turns SET extraction = NULL WHERE extraction = ?", (parked,))
         case SessionForgotten():
             _ensure_session(connection, recorded)
             connection.execute(

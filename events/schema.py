@@ -185,6 +185,40 @@ MIGRATIONS: tuple[str, ...] = (
     -- Of a refused message only its key's reference and a count are kept, never a byte of it.
     CREATE TABLE refusals (key BLOB PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
     """,
+    """
+    -- What was asked of models: a row for each answer and each parking, with what it took; numbers and references
+    -- only. Whatever was answered before there was this table had cost nothing.
+    CREATE TABLE ledger (
+        seq INTEGER PRIMARY KEY,
+        user BLOB NOT NULL,
+        session BLOB,                -- NULL when its words came from several
+        task TEXT NOT NULL,
+        day INTEGER NOT NULL,        -- since 1970 in UTC, when it was recorded
+        request BLOB,                -- of an answer what was asked; NULL of older ones
+        parked INTEGER NOT NULL,     -- 0 an answer; 1 work that is parked; 2 work that was
+        facts INTEGER, missed INTEGER NOT NULL, skipped INTEGER NOT NULL, -- of an extraction
+        calls INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,
+        completion_tokens INTEGER NOT NULL, cost_nano INTEGER NOT NULL, latency_ms INTEGER NOT NULL
+    );
+    INSERT INTO ledger SELECT seq, user, CASE length(lineage) WHEN 16 THEN lineage END,
+        CASE type WHEN 'facts.extracted' THEN 'extract' WHEN 'interval.summarised' THEN 'summarise'
+            WHEN 'nodes.merged' THEN 'merge' ELSE json_extract(CAST(body AS TEXT), '$.task') END,
+        recorded_at / 86400000, NULL, type = 'work.parked',
+        CASE type WHEN 'facts.extracted' THEN json_array_length(CAST(body AS TEXT), '$.facts') END,
+        0, 0, 0, 0, 0, 0, 0, 0
+        FROM events WHERE type IN ('facts.extracted', 'interval.summarised', 'nodes.merged', 'work.parked');
+    UPDATE ledger SET parked = 2 WHERE parked = 1 AND (
+        (task = 'extract' AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.extraction = ledger.seq))
+        OR EXISTS (SELECT 1 FROM voids v WHERE v.seq = ledger.seq)
+        OR EXISTS (SELECT 1 FROM erasures x WHERE ledger.seq < x.forgotten_seq AND (x.subject = ledger.user
+            OR EXISTS (SELECT 1 FROM lineage l WHERE l.session = x.subject AND l.seq = ledger.seq))));
+    CREATE INDEX ledger_by_request ON ledger (user, request) WHERE request IS NOT NULL;
+    CREATE INDEX ledger_by_user ON ledger (user, day);
+    CREATE INDEX ledger_by_day ON ledger (day);
+    CREATE INDEX ledger_by_session ON ledger (session) WHERE session IS NOT NULL;
+    CREATE INDEX ledger_asked ON ledger (seq) WHERE facts IS NOT NULL AND skipped = 0;
+    CREATE INDEX ledger_parked ON ledger (seq) WHERE parked = 1;
+    """,
 )
 
 

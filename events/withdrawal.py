@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from events.codec import Event
 from events.envelope import RecordedEvent, Reference
+from events.ledger import end_parked
 from events.memory import (
     FactCorrected,
     FactPinned,
@@ -19,6 +20,7 @@ from events.memory import (
     IntervalSummarised,
     NodesMerged,
     WorkParked,
+    WorkResumed,
 )
 from events.session import SessionReplayed, TurnConflicted, TurnRecorded, TurnRetracted, TurnRevised
 
@@ -43,6 +45,8 @@ def sources_of(event: Event) -> tuple[int, ...]:
             return (*context, *turns)
         case WorkParked(turns=turns):
             return turns
+        case WorkResumed(parked=parked):
+            return (parked,)
         case TurnConflicted(stands=stands):
             return (stands,)
         case IntervalSummarised(sources=sources) | NodesMerged(sources=sources):
@@ -164,6 +168,7 @@ def _void(
            ON CONFLICT (seq) DO UPDATE SET erases = max(erases, excluded.erases)""",
         [(seq, recorded.user, recorded.user_seq, int(erases)) for seq in voided],
     )
+    end_parked(connection, voided)
     for at in range(0, len(voided), _SEQS_AT_ONCE):
         some = voided[at : at + _SEQS_AT_ONCE]
         # All places of a chunk wait or none does. One whose turns are all retracted waits for nothing.

@@ -22,7 +22,8 @@ from memforest.errors import (
     Unavailable,
 )
 from memforest.explained import AskedWord, Candidate, Explanation, FilterLeft, Parameters
-from memforest.origins import BusMessage, FactBehind, Reading, TurnBehind, Why, Writing
+from memforest.origins import BusMessage, FactBehind, Reading, Spent, TurnBehind, Why, Writing
+from memforest.parked import ParkedContent, ParkedPage, ParkedWork
 from memforest.past import Difference, EventPage, SessionEvent
 from memforest.socket_path import find_socket
 from memforest.structures import Compaction, Group, Tree, TreeNode, TreeNodes, Unit, Units
@@ -80,6 +81,9 @@ __all__ = [
     "Memory",
     "NotFound",
     "Parameters",
+    "ParkedContent",
+    "ParkedPage",
+    "ParkedWork",
     "Part",
     "Preview",
     "ProtocolError",
@@ -92,6 +96,7 @@ __all__ = [
     "SessionClosed",
     "SessionEvent",
     "Source",
+    "Spent",
     "Status",
     "Tombstone",
     "Tree",

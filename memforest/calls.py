@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from memforest.errors import InvalidInput
 from memforest.origins import Why
+from memforest.parked import ParkedContent, ParkedPage, Resumed
 from memforest.past import Difference, EventPage
 from memforest.structures import Compaction, Tree, TreeNodes, Units
 from memforest.types import (
@@ -284,6 +285,24 @@ def drop_letter(letter_id: int) -> Call[LetterDropped]:
     """Erase a dead letter for good."""
     params: JsonObject = {"id": letter_id}
     return Call("dead_letters.drop", params, lambda result: read_as(LetterDropped, result), repeatable=False)
+
+
+def parked(user_id: str | None = None, *, limit: int | None = None, after: int | None = None) -> Call[ParkedPage]:
+    """A page of work that the daemon gave up, newest first: of one user, or of all."""
+    params = _given(user_id=user_id, limit=limit, after=after)
+    return Call("parked.list", params, lambda result: read_as(ParkedPage, result))
+
+
+def parked_work(user_id: str, parked_id: int) -> Call[ParkedContent]:
+    """One piece of parked work with what the model would be asked about."""
+    params: JsonObject = {"user_id": user_id, "id": parked_id}
+    return Call("parked.get", params, lambda result: read_as(ParkedContent, result))
+
+
+def retry_parked(user_id: str | None = None, parked_id: int | None = None) -> Call[Resumed]:
+    """Have parked work tried again: one piece of a user, all of a user, or all there is."""
+    params = _given(user_id=user_id, id=parked_id)
+    return Call("parked.retry", params, lambda result: read_as(Resumed, result), repeatable=False)
 
 
 def digest(user_id: str) -> Call[Digest]:

@@ -23,6 +23,7 @@ from memforest.commands.events import events
 from memforest.commands.facts import facts
 from memforest.commands.forgetting import forget, replay, retract
 from memforest.commands.importing import import_file
+from memforest.commands.parked import parked
 from memforest.commands.publish import publish_file
 from memforest.commands.sessions import close, compact, sessions
 from memforest.commands.status import status
@@ -66,6 +67,7 @@ _COMMAND_OF = {
     "facts.list": "memforest facts",
     "trees.list": "memforest tree",
     "dead_letters.list": "memforest dlq list",
+    "parked.list": "memforest parked list",
 }
 # Parameters that are words of English, too: only where the sentence is about them.
 _TYPED_FIRST = {
@@ -184,6 +186,7 @@ _COMMANDS = (
     events,
     diff,
     dlq,
+    parked,
     status,
     completion,
 )

@@ -108,6 +108,9 @@ class Client:
     dead_letter = _blocking(calls.dead_letter)
     retry_letter = _blocking(calls.retry_letter)
     drop_letter = _blocking(calls.drop_letter)
+    parked = _blocking(calls.parked)
+    parked_work = _blocking(calls.parked_work)
+    retry_parked = _blocking(calls.retry_parked)
     status = _blocking(calls.status)
 
     def __init__(self, socket_path: str | os.PathLike[str] | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
@@ -258,6 +261,9 @@ class AsyncClient:
     dead_letter = _awaited(calls.dead_letter)
     retry_letter = _awaited(calls.retry_letter)
     drop_letter = _awaited(calls.drop_letter)
+    parked = _awaited(calls.parked)
+    parked_work = _awaited(calls.parked_work)
+    retry_parked = _awaited(calls.retry_parked)
     status = _awaited(calls.status)
 
     def __init__(self, socket_path: str | os.PathLike[str] | None = None, *, timeout_s: float = TIMEOUT_S) -> None:

@@ -31,8 +31,22 @@ class TurnBehind:
 
 
 @dataclass(frozen=True, slots=True)
+class Spent:
+    """What calls of a model took; `cost` is in the currency of the daemon's price table."""
+
+    calls: int
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
-    """How a fact came to be known: `how` is extracted (by `model`), corrected, pinned or imported."""
+    """How a fact came to be known: `how` is extracted (by `model`), corrected, pinned or imported.
+
+    `request` is the hash of all that decided a model's answer, and `spent` what the whole chunk took, if anything.
+    """
 
     how: str
     user_seq: int
@@ -41,6 +55,8 @@ class Reading:
     model: str | None = None
     text: str | None = None
     turns: tuple[TurnBehind, ...] = ()
+    request: str | None = None
+    spent: Spent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +81,8 @@ class Writing:
     user_seq: int
     at: datetime
     model: str | None = None
+    request: str | None = None
+    spent: Spent | None = None
 
 
 @dataclass(frozen=True, slots=True)

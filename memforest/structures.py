@@ -91,7 +91,10 @@ class Units:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What one compaction did to the EventTree nodes; `cut` is the share (0-1) that went."""
+    """What one compaction did to the EventTree nodes; `cut` is the share (0-1) that went.
+
+    Of the planned groups `parked` were given up, and `waiting` wait because of `waits_for`: compact again later.
+    """
 
     facts: int
     nodes_before: int
@@ -100,3 +103,6 @@ class Compaction:
     groups: int
     units: int
     loss_bound: float | None = None
+    parked: int = 0
+    waiting: int = 0
+    waits_for: str | None = None

@@ -161,7 +161,11 @@ class SessionClosed:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One session as the registry knows it; `state` is open, closed or forgotten."""
+    """One session as the registry knows it; `state` is open, closed or forgotten.
+
+    `zero_chunks`: read, and no fact found. `model_calls`, `tokens` and `cost` are what was spent on this session
+    alone; what was made of several is in none of them.
+    """
 
     session_id: str
     state: str
@@ -172,6 +176,10 @@ class Session:
     waiting_chunks: int = 0
     facts: int = 0
     bytes: int = 0
+    zero_chunks: int = 0
+    model_calls: int = 0
+    tokens: int = 0
+    cost: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,13 +245,19 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class ReplayState:
-    """How far the replay of a session is: one model call a chunk; `started_user_seq` is None for a preview."""
+    """How far the replay of a session is: one model call a chunk; `started_user_seq` is None unless one runs.
+
+    A preview tells how many chunks have their answer `recorded` already, and about how many tokens the prompts of
+    the others have.
+    """
 
     chunks: int
     characters: int
     done: int
     complete: bool
     started_user_seq: int | None = None
+    recorded: int | None = None
+    prompt_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from events.memory import (
     UnitId,
     UnitsPartitioned,
     WorkParked,
+    WorkResumed,
 )
 from events.session import (
     ChunkClosed,
@@ -65,6 +66,7 @@ _LOCAL: frozenset[type[Event]] = frozenset(
         UnitsPartitioned,
         NodesMerged,
         WorkParked,
+        WorkResumed,
     }
 )
 # Of these, the ones after which every tree is as it was.
@@ -79,6 +81,7 @@ _NO_TREE: frozenset[type[Event]] = frozenset(
         UnitsPartitioned,
         NodesMerged,
         WorkParked,
+        WorkResumed,
     }
 )
 
@@ -230,7 +233,8 @@ class Watch:
         else:
             turns: Sequence[int] = getattr(event, "turns", ())
             before = {self._chunk_of[turn] for turn in turns if turn in self._chunk_of}
-            waiting = tuple(key for key in closed if key in waits)
+            again = (key for key in before if key not in self._waiting_chunks)  # resumed
+            waiting = tuple(key for key in dict.fromkeys((*closed, *again)) if key in waits)
             served = tuple(key for key in before if key in self._waiting_chunks and key not in waits)
             if len(self._waiting_chunks) + len(waiting) - len(served) != len(waits):
                 waiting = tuple(key for key in waits if key not in self._waiting_chunks)

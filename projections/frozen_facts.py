@@ -42,6 +42,7 @@ def freeze_placement(placement: Placement, w: Writer) -> Iterator[Section]:
             for group in units.groups.values()
         ),
     )
+    yield "parked_merges", ((group,) for group in units.parked)
 
 
 def thaw_placement(r: Reader, placement: Placement) -> Iterator[None]:
@@ -67,6 +68,8 @@ def _thaw_units(r: Reader, units: Units) -> Iterator[None]:
             units.groups[group.id] = group
             units.group_of.update(dict.fromkeys(group.members, group.id))
         yield
+    for batch in r.batches("parked_merges"):
+        units.parked.update((group, None) for (group,) in batch)
 
 
 def _freeze_canon(canon: Canon, w: Writer) -> Iterator[Section]:

@@ -25,6 +25,7 @@ from events.memory import (
     Task,
     UnitsPartitioned,
     WorkParked,
+    WorkResumed,
 )
 from events.session import (
     ChunkClosed,
@@ -291,11 +292,27 @@ def _on_forgotten(memory: Memory, recorded: RecordedEvent, _: SessionForgotten) 
 
 
 def _on_parked(memory: Memory, _: RecordedEvent, event: WorkParked) -> None:
-    if event.task is Task.EXTRACT:
-        memory.transcript.cover(event.turns)
-        memory.replays.note_parked(event.request)
-    else:
-        memory.forest.note_parked(event.request)
+    match event.task:
+        case Task.EXTRACT if event.covers:
+            memory.transcript.cover(event.turns)
+        case Task.EXTRACT:
+            memory.replays.note_parked(event.request)
+        case Task.SUMMARISE:
+            memory.forest.note_parked(event.request)
+        case Task.MERGE:
+            memory.units.note_parked(event.request)
+
+
+def _on_resumed(memory: Memory, _: RecordedEvent, event: WorkResumed) -> None:
+    match event.task:
+        case Task.EXTRACT if event.covers:
+            memory.transcript.uncover(event.turns)
+        case Task.EXTRACT:
+            memory.replays.note_resumed(event.request)
+        case Task.SUMMARISE:
+            memory.forest.note_resumed(event.request)
+        case Task.MERGE:
+            memory.units.note_resumed(event.request)
 
 
 def _on_summarised(memory: Memory, recorded: RecordedEvent, event: IntervalSummarised) -> None:
@@ -323,4 +340,5 @@ _HANDLERS: dict[type[Event], Callable[[Memory, RecordedEvent, Any], None]] = {
     UnitsPartitioned: lambda memory, _, event: memory.units.apply_partition(event),
     NodesMerged: lambda memory, recorded, event: memory.placement.merge(recorded, event),
     WorkParked: _on_parked,
+    WorkResumed: _on_resumed,
 }

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from events.envelope import Reference
 from events.errors import MemForestError
-from events.memory import ExtractedFact
+from events.memory import NOTHING_SPENT, ExtractedFact, ParkReason, Task, Usage
 from events.time import Instant
 
 Vectors = NDArray[np.float32]
@@ -55,23 +55,87 @@ class IntervalText:
     children: tuple[MemberText, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class FactsRead:
+    """What a model read in a chunk: the facts in the order of its turns; none is an answer too.
+
+    `missed` and `skipped` are as in FactsExtracted.
+    """
+
+    facts: tuple[ExtractedFact, ...]
+    usage: Usage = NOTHING_SPENT
+    missed: int = 0
+    skipped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TextWritten:
+    """A summary, or the text of a group."""
+
+    text: str
+    usage: Usage = NOTHING_SPENT
+
+
+class ModelUnavailable(MemForestError):
+    """Nothing can be asked now, whatever it is; the work waits. `reason` is a sentence for people.
+
+    `usage` is what this question took until then: it was paid for, though no answer came of it.
+    """
+
+    code = "unavailable"
+
+    def __init__(self, reason: str, retry_in_s: float, usage: Usage = NOTHING_SPENT) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.retry_in_s = retry_in_s
+        self.usage = usage
+
+
+class ModelFailed(MemForestError):
+    """This question came to nothing though others are answered; it may be asked again."""
+
+    code = "internal"
+
+    def __init__(self, reason: str, usage: Usage = NOTHING_SPENT) -> None:
+        super().__init__(reason)
+        self.usage = usage
+
+
+class AnswerUnusable(MemForestError):
+    """The answer cannot be used, and asking again, for a better one or in parts, did not help."""
+
+    code = "internal"
+
+    def __init__(self, reason: ParkReason, usage: Usage = NOTHING_SPENT) -> None:
+        super().__init__(f"the model's answer cannot be used: {reason}")
+        self.reason = reason
+        self.usage = usage
+
+
 class LanguageModel(Protocol):
-    """Reads chunks into facts, intervals into summaries, groups into one text."""
+    """Reads chunks into facts, intervals into summaries, groups into one text.
+
+    Each raises `ModelUnavailable`, `ModelFailed` or `AnswerUnusable`, and bounds how many calls go out at once.
+    """
 
     @property
     def name(self) -> str:
-        """A fingerprint: other answers, other name."""
+        """Which model answers; it is recorded with every answer."""
         ...
 
-    async def extract_facts(self, chunk: ChunkText) -> tuple[ExtractedFact, ...]:
-        """The facts of a chunk, in the order of its turns; none is an answer too."""
+    def version_of(self, task: Task) -> str:
+        """All else that decides its answers to a task: prompt, parameters, schema. Other answers, other text."""
         ...
 
-    async def summarise(self, interval: IntervalText) -> str:
+    async def extract_facts(self, chunk: ChunkText) -> FactsRead:
+        """The facts of a chunk."""
+        ...
+
+    async def summarise(self, interval: IntervalText) -> TextWritten:
         """One text for an interval, shorter than its children together."""
         ...
 
-    async def merge(self, members: Sequence[MemberText]) -> str:
+    async def merge(self, members: Sequence[MemberText]) -> TextWritten:
         """One text that stands for all members of a group, in the order given."""
         ...
 

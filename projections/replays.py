@@ -66,18 +66,24 @@ class Replays:
         """A chunk could not be extracted again: its old extraction stays."""
         self._parked.add(request)
 
+    def note_resumed(self, request: bytes) -> None:
+        """A chunk that could not be extracted again is to be tried once more, if its replay still runs."""
+        self._parked.discard(request)
+
     def remaining(
         self, session: Reference, chunks: Mapping[ChunkKey, Chunk]
     ) -> Iterator[tuple[Chunk, int, bytes]]:
         """Chunks of a session that are still to be extracted again: (chunk, extraction to replace, request)."""
         replay = self.running[session]
+        started = replay.started.to_bytes(8, "big")
         for key, standing in self._standing.items():
-            request = identify(b"mf.replay", key, replay.started.to_bytes(8, "big"))
+            # Most are of other sessions, and a hash takes ten times as long as all that.
             if (
                 standing.session == session
                 and standing.user_seq < replay.started
                 and standing.seq not in replay.replaced
-                and request not in self._parked
                 and key in chunks
             ):
-                yield chunks[key], standing.seq, request
+                request = identify(b"mf.replay", key, started)
+                if request not in self._parked:
+                    yield chunks[key], standing.seq, request

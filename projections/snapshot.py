@@ -30,7 +30,7 @@ from projections.transcript import Placed, Transcript, TurnKept, _Line
 __all__ = ["Reader", "SnapshotUnusable", "Sources", "can_freeze", "freeze", "made_by", "thaw", "thaw_nodes"]
 
 # Raised with every change of what a snapshot holds or means.
-FORMAT: Final = 3
+FORMAT: Final = 4
 _NODES: Final = "nodes"
 
 

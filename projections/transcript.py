@@ -164,6 +164,12 @@ class Transcript:
             if key in self.waiting and self._covered.issuperset(self.chunks[key].turns):
                 del self.waiting[key]
 
+    def uncover(self, turns: Iterable[int]) -> None:
+        """The parking that took these turns was undone: their chunk waits again."""
+        self._covered.difference_update(turns)
+        for key in self.chunks_of(turns):
+            self.waiting[key] = self.chunks[key]
+
     def _session(self, session: Reference) -> _Session:
         return self._sessions.setdefault(session, _Session(Cutter(self._chunk_turns)))
 

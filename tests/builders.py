@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from hashlib import blake2b
 
 from events.appending import Batch
@@ -21,6 +22,7 @@ from events.memory import (
     Task,
     UnitsPartitioned,
     WorkParked,
+    WorkResumed,
 )
 from events.session import (
     ChunkClosed,
@@ -209,6 +211,14 @@ def a_parking(
 ) -> NewEvent:
     event = WorkParked(Task.EXTRACT, an_id(f"request {turns}"), ParkReason.MODEL_FAILED, turns, turns)
     return _about_session(event, f"parked/{user_id}/{session_id}/{turns}", user_id, session_id, basis)
+
+
+def a_resuming(parking: NewEvent, seq: int, *, basis: int = 0) -> NewEvent:
+    """The wish that what was parked by the event at a seq be tried again."""
+    parked = parking.event
+    assert isinstance(parked, WorkParked)
+    event = WorkResumed(seq, parked.task, parked.request, parked.turns, parked.covers)
+    return replace(parking, event=event, key=f"resumed/{seq}", basis=basis)
 
 
 def an_admission(

@@ -1,7 +1,7 @@
 """A server that speaks as much of OpenAI's API as is asked of it, over real HTTP, and misbehaves as it is told.
 
-It answers embeddings only. A fault is taken from `faults` for each request, first come first served; without one
-the answer is right: vectors from hashes of the words.
+It answers embeddings, and chat as `chat` says. A fault is taken from `faults` for each request, first come first
+served; without one the answer is right: vectors from hashes of the words.
 """
 
 from __future__ import annotations
@@ -32,6 +32,19 @@ class Asked:
     def texts(self) -> list[str]:
         return list(self.body["input"])
 
+    @property
+    def prompt(self) -> str:
+        """What the last of a chat's messages says."""
+        return str(self.body["messages"][-1]["content"])
+
+    @property
+    def is_chat(self) -> bool:
+        return self.path.partition("?")[0].endswith("/chat/completions")
+
+    @property
+    def messages(self) -> list[Item]:
+        return list(self.body["messages"])
+
 
 @dataclass(frozen=True)
 class Answers:
@@ -61,7 +74,15 @@ class Resets:
     """Cuts the connection in the middle of the answer, with an RST."""
 
 
-Fault: TypeAlias = Answers | Mangles | Hangs | Drips | Resets
+@dataclass(frozen=True)
+class Floods:
+    """An answer of so many bytes, which says how long it is or does not."""
+
+    size_bytes: int
+    is_announced: bool = False
+
+
+Fault: TypeAlias = Answers | Mangles | Hangs | Drips | Resets | Floods
 
 
 class OpenAiStub:
@@ -74,11 +95,15 @@ class OpenAiStub:
         self.always: Fault | None = None
         # Decides by request, before all else.
         self.judge: Callable[[Asked], Fault | None] = lambda _: None
+        # The right answer to a chat request: a completion, or the content of one.
+        self.chat: Callable[[Asked], Item | str] = lambda _: '{"facts": []}'
         self.asked: list[Asked] = []
         self.in_flight = 0
         self.in_flight_most = 0
         self.port = 0
         self.connections: set[asyncio.Task[None]] = set()
+        self.connections_most = 0
+        self.flooded_bytes = 0
         # Cleared, it holds back every right answer.
         self.let_go = asyncio.Event()
         self.let_go.set()
@@ -101,13 +126,14 @@ class OpenAiStub:
         task = asyncio.current_task()
         assert task is not None
         self.connections.add(task)
+        self.connections_most = max(self.connections_most, len(self.connections))
         try:
             while (asked := await _read_request(reader)) is not None:
                 self.asked.append(asked)
                 self.in_flight += 1
                 self.in_flight_most = max(self.in_flight_most, self.in_flight)
                 try:
-                    await self._answer(writer, asked)
+                    await self._answer(reader, writer, asked)
                 finally:
                     self.in_flight -= 1
         except (OSError, asyncio.CancelledError):
@@ -116,12 +142,12 @@ class OpenAiStub:
             self.connections.discard(task)
             writer.transport.abort()
 
-    async def _answer(self, writer: asyncio.StreamWriter, asked: Asked) -> None:
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: Asked) -> None:
         fault = self.judge(asked) or (self.faults.popleft() if self.faults else self.always)
         await self.let_go.wait()
         match fault:
             case Hangs():
-                await asyncio.get_running_loop().create_future()
+                await reader.read()  # until the other side hangs up
             case Drips():
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n{")
                 while True:
@@ -134,12 +160,25 @@ class OpenAiStub:
                 raw = writer.get_extra_info("socket")
                 raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 raise ConnectionResetError
+            case Floods(size_bytes):
+                length = f"content-length: {size_bytes}" if fault.is_announced else "connection: close"
+                writer.write(f"HTTP/1.1 200 OK\r\n{length}\r\n\r\n{{".encode())
+                while self.flooded_bytes < size_bytes:
+                    writer.write(b" " * (64 << 10))
+                    await writer.drain()
+                    self.flooded_bytes += 64 << 10
+                raise ConnectionResetError
             case Answers(status, headers, body):
                 await _send(writer, status, headers, body)
             case Mangles(spoil):
                 await _send(writer, 200, {}, self._encode(spoil(self._items(asked))))
+            case None if asked.is_chat:
+                answer = self.chat(asked)
+                completion = a_completion(answer) if isinstance(answer, str) else answer
+                await _send(writer, 200, {}, json.dumps(completion).encode())
             case None:
-                await _send(writer, 200, {}, self._encode(self._items(asked)))
+                tokens = sum(len(text.split()) for text in asked.texts)
+                await _send(writer, 200, {}, self._encode(self._items(asked), tokens))
 
     def vector(self, text: str) -> list[float]:
         """The vector of a text: the sum of its words' hashes, so that texts that share words are near."""
@@ -156,8 +195,29 @@ class OpenAiStub:
             for at, text in enumerate(asked.texts)
         ]
 
-    def _encode(self, items: list[Item]) -> bytes:
-        return json.dumps({"object": "list", "data": items, "model": "stub"}).encode()
+    def _encode(self, items: list[Item], tokens: int = 0) -> bytes:
+        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        return json.dumps({"object": "list", "data": items, "model": "stub", "usage": usage}).encode()
+
+
+def a_completion(content: object, finish_reason: str = "stop", **message: object) -> Item:
+    """A chat completion with this content; 40 tokens of 100 were cached, 20 written."""
+    return {
+        "object": "chat.completion",
+        "model": "stub-model",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": finish_reason,
+                "message": {"role": "assistant", "content": content, **message},
+            }
+        ],
+        "usage": {
+            "prompt_tokens": 100,
+            "completion_tokens": 20,
+            "prompt_tokens_details": {"cached_tokens": 40},
+        },
+    }
 
 
 @asynccontextmanager

@@ -12,8 +12,8 @@ from typing import TypeAlias
 import anyio
 import numpy as np
 
-from events.memory import ExtractedFact, Mention, Task
-from projections.ports import ChunkText, IntervalText, MemberText, TurnText, Vectors
+from events.memory import ExtractedFact, Mention, Task, Usage
+from projections.ports import ChunkText, FactsRead, IntervalText, MemberText, TextWritten, TurnText, Vectors
 
 # What a call was asked.
 Question: TypeAlias = ChunkText | IntervalText | tuple[MemberText, ...]
@@ -38,7 +38,7 @@ class ModelFailed(Exception):
 class Call:
     """One question: it is answered once it is `let_go`, unless it is told to `fail`."""
 
-    task: Task | None  # None for a merge, which is never parked
+    task: Task
     question: Question
     let_go: anyio.Event = field(default_factory=anyio.Event)
     failure: Exception | None = None
@@ -71,6 +71,10 @@ class ScriptedModel:
     def __init__(self, *, held: bool = False) -> None:
         """With `held`, a call waits until a test lets it go."""
         self.held = held
+        # Other prompts, other answers: a test that wants its answers again counts this up.
+        self.prompts = 1
+        # What each answer took.
+        self.usage = Usage()
         self.calls: list[Call] = []
         # Taken before the rule, in order: an answer, or what to raise.
         self.queue: deque[tuple[ExtractedFact, ...] | str | Exception] = deque()
@@ -85,21 +89,27 @@ class ScriptedModel:
         for call in self.waiting():
             call.answer()
 
-    async def extract_facts(self, chunk: ChunkText) -> tuple[ExtractedFact, ...]:
+    def version_of(self, task: Task) -> str:
+        return f"{task} {self.prompts}"
+
+    async def extract_facts(self, chunk: ChunkText) -> FactsRead:
         queued = await self._receive(Task.EXTRACT, chunk)
         if isinstance(queued, tuple):
-            return queued
-        return tuple(fact for at, turn in enumerate(chunk.turns) for fact in read_facts(at, turn))
+            return FactsRead(queued, self.usage)
+        facts = tuple(fact for at, turn in enumerate(chunk.turns) for fact in read_facts(at, turn))
+        return FactsRead(facts, self.usage)
 
-    async def summarise(self, interval: IntervalText) -> str:
+    async def summarise(self, interval: IntervalText) -> TextWritten:
         queued = await self._receive(Task.SUMMARISE, interval)
-        return queued if isinstance(queued, str) else shorten([child.text for child in interval.children])
+        text = queued if isinstance(queued, str) else shorten([child.text for child in interval.children])
+        return TextWritten(text, self.usage)
 
-    async def merge(self, members: Sequence[MemberText]) -> str:
-        queued = await self._receive(None, tuple(members))
-        return queued if isinstance(queued, str) else " ".join(member.text for member in members)
+    async def merge(self, members: Sequence[MemberText]) -> TextWritten:
+        queued = await self._receive(Task.MERGE, tuple(members))
+        text = queued if isinstance(queued, str) else " ".join(member.text for member in members)
+        return TextWritten(text, self.usage)
 
-    async def _receive(self, task: Task | None, question: Question) -> tuple[ExtractedFact, ...] | str | None:
+    async def _receive(self, task: Task, question: Question) -> tuple[ExtractedFact, ...] | str | None:
         call = Call(task, question)
         self.calls.append(call)
         if not self.held:

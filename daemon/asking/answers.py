@@ -57,11 +57,13 @@ class Answerer:
         history: History | None = None,
         vectors: VectorSource | None = None,
         nodes_on_loop_max: int = NODES_ON_LOOP_MAX,
+        give_out: Callable[[Reference, str], None] = lambda _, __: None,
     ) -> None:
         """`reader` is for queries alone, or they would queue behind what the worker reads.
 
         `planned` says how many groups of a user are planned and not fused. Without a `history` it has its own.
-        `vectors` order the inside of an opened group; without them it is in the order of time.
+        `vectors` order the inside of an opened group; without them it is in the order of time. `give_out` is told
+        for whom which context was given out.
         """
         self._keys = keys
         self._reader = reader
@@ -72,6 +74,7 @@ class Answerer:
         self._history = history or History(reader, memories.parameters)
         self._vectors = vectors
         self._nodes_on_loop_max = nodes_on_loop_max
+        self._give_out = give_out
 
     async def query(self, params: QueryParams) -> Answer:
         """The memories for a question. An unknown user has none.
@@ -103,7 +106,9 @@ class Answerer:
             )
             watermark = self._freshness.make_watermark(memory, projected, *lag)
             watch.lap("read")
-            return make_answer(found, recorded, watermark, watch.laps_ms)
+            answer = make_answer(found, recorded, watermark, watch.laps_ms)
+            self._give_out(user, answer.context)
+            return answer
 
     async def watermark(self, memory: Memory) -> Watermark:
         """How far a Memory reaches now."""
@@ -126,7 +131,9 @@ class Answerer:
                 if agree(known_now, hindsight):  # otherwise something was forgotten since it was folded
                     watermark = Watermark(user_seq, user_seq, memory.pending(), 0.0)
                     watch.lap("read")
-                    return make_answer(found, recorded, watermark, watch.laps_ms, redacted)
+                    answer = make_answer(found, recorded, watermark, watch.laps_ms, redacted)
+                    self._give_out(user, answer.context)
+                    return answer
 
     async def _recall(
         self, memory: Memory, asked: Asked, vector: NDArray[np.float32] | None, watch: Stopwatch

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from daemon.erasure.receipts import SessionUnknown, UserUnknown
 from daemon.memories import Memories
+from daemon.models.prices import NANO
 from daemon.untrusted import Params
 from events.envelope import Reference
+from events.ledger import read_usage
 from events.log import EventLog
+from events.memory import Usage
 from events.registry import SessionSummary, UserSummary, knows_user, read_sessions, read_users
 from events.time import to_iso
 
@@ -44,7 +49,11 @@ class UserShown:
 
 @dataclass(frozen=True, slots=True)
 class SessionShown:
-    """A session; `state` is open, closed or forgotten."""
+    """A session; `state` is open, closed or forgotten.
+
+    `zero_chunks`: they were read, and no fact found. `model_calls`, `tokens` and `cost` were spent on this
+    session alone; what was made of several is in none of them.
+    """
 
     session_id: str
     state: str
@@ -55,6 +64,10 @@ class SessionShown:
     waiting_chunks: int
     facts: int
     bytes: int
+    zero_chunks: int
+    model_calls: int
+    tokens: int
+    cost: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +94,14 @@ class _Counts:
     facts: Counter[Reference]
 
 
+@dataclass(frozen=True, slots=True)
+class _Spent:
+    """What a session took, and how many of its chunks were read and hold no fact."""
+
+    usage: Usage
+    zero_chunks: int
+
+
 class Listings:
     """Reads the registry and the Memories for people and programs that look."""
 
@@ -98,10 +119,14 @@ class Listings:
         user = self._log.keys.user(params.user_id)
         rows = await self._log.read(partial(read_sessions, user=user))
         counts = await self._count(user)
-        shown = [
-            _show_session(row, row.session_id, counts, self._log.keys.session(params.user_id, row.session_id))
+        named = {
+            self._log.keys.session(params.user_id, row.session_id): (row, row.session_id)
             for row in rows
             if row.session_id is not None
+        }
+        spent = await self._log.read(partial(_read_spent, sessions=tuple(named)))
+        shown = [
+            _show_session(row, name, counts, session, spent[session]) for session, (row, name) in named.items()
         ]
         return SessionsShown(shown, sum(row.state == "forgotten" for row in rows))
 
@@ -112,7 +137,8 @@ class Listings:
         rows = await self._log.read(partial(read_sessions, user=user, session=session))
         if not rows:
             raise SessionUnknown
-        return _show_session(rows[0], params.session_id, await self._count(user), session)
+        spent = await self._log.read(partial(_read_spent, sessions=(session,)))
+        return _show_session(rows[0], params.session_id, await self._count(user), session, spent[session])
 
     async def _count(self, user: Reference) -> _Counts:
         async with self._memories.use(user) as memory:
@@ -136,7 +162,23 @@ def _show_user(user: UserSummary) -> UserShown:
     return UserShown(user.user_id or "", user.user_seq, user.sessions, user.turns)
 
 
-def _show_session(row: SessionSummary, session_id: str, counts: _Counts, session: Reference) -> SessionShown:
+def _read_spent(connection: sqlite3.Connection, sessions: Sequence[Reference]) -> dict[Reference, _Spent]:
+    """What each session took; of readings that were replaced the cost counts, and what they found does not."""
+    found: dict[Reference, _Spent] = {}
+    for session in sessions:
+        (zero_chunks,) = connection.execute(
+            """SELECT count(*) FROM ledger l WHERE l.session = ? AND l.facts = 0 AND NOT l.skipped
+               AND EXISTS (SELECT 1 FROM turns t WHERE t.extraction = l.seq)""",
+            (session,),
+        ).fetchone()
+        usage = sum(read_usage(connection, session=session).values(), start=Usage())
+        found[session] = _Spent(usage, int(zero_chunks))
+    return found
+
+
+def _show_session(
+    row: SessionSummary, session_id: str, counts: _Counts, session: Reference, spent: _Spent
+) -> SessionShown:
     gone = row.state == "forgotten"
     return SessionShown(
         session_id=session_id,
@@ -148,4 +190,8 @@ def _show_session(row: SessionSummary, session_id: str, counts: _Counts, session
         waiting_chunks=0 if gone else counts.waiting[session],
         facts=0 if gone else counts.facts[session],
         bytes=row.bytes,
+        zero_chunks=0 if gone else spent.zero_chunks,
+        model_calls=spent.usage.calls,
+        tokens=spent.usage.prompt_tokens + spent.usage.completion_tokens,
+        cost=spent.usage.cost_nano / NANO,
     )

@@ -9,6 +9,8 @@ from functools import partial
 from itertools import chain
 
 from daemon.asking.listings import find_user
+from daemon.asking.origins import BusMessageShown, FactBehind, ReadingShown, TurnShown, Why, Writing
+from daemon.asking.spent import SpentShown, show_usage
 from daemon.asking.tree_nodes import facts_by_leaf, may_be_shown, scope_name
 from daemon.asking.words import is_gone, read_with_hindsight, source_of, text_of
 from daemon.memories import Memories
@@ -52,87 +54,6 @@ class WhyParams(Params, frozen=True, kw_only=True):
 
     user_id: str
     memory_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class BusMessageShown:
-    """Where on the bus something came from; the bus may keep it no more."""
-
-    stream: str
-    seq: int
-
-
-@dataclass(frozen=True, slots=True)
-class TurnShown:
-    """A turn behind a memory; its text is null once its words are erased. `bus` is null when it came otherwise."""
-
-    user_seq: int
-    session_id: str | None
-    turn_id: str | None
-    said_at: str
-    words: str
-    text: str | None
-    bus: BusMessageShown | None
-
-
-@dataclass(frozen=True, slots=True)
-class ReadingShown:
-    """How a fact came to be known: a model read these turns at `at`, or a person said so.
-
-    `how` is extracted, corrected, pinned or imported; only what was extracted has a model.
-    """
-
-    how: str
-    model: str | None
-    user_seq: int
-    at: str
-    words: str
-    text: str | None
-    turns: list[TurnShown]
-
-
-@dataclass(frozen=True, slots=True)
-class FactBehind:
-    """A fact with all its readings; the first one speaks for it. `group` is the id of the one that holds it."""
-
-    id: str
-    words: str
-    text: str | None
-    said_at: str
-    time_start: str
-    time_end: str
-    pinned: bool
-    group: str | None
-    readings: list[ReadingShown]
-
-
-@dataclass(frozen=True, slots=True)
-class Writing:
-    """When a model wrote the text of a group or a summary."""
-
-    model: str | None
-    user_seq: int
-    at: str
-
-
-@dataclass(frozen=True, slots=True)
-class Why:
-    """A memory and what it rests on.
-
-    `written` is null for what no model wrote: a chunk is its turns, a fact has its readings, and a short node of
-    a tree is its children put together. `scopes` says in which trees a summary stands. `left_off` counts members
-    of a group and leaves of a tree beyond those shown.
-    """
-
-    id: str
-    kind: str
-    words: str
-    text: str | None
-    written: Writing | None
-    scopes: list[str]
-    facts: list[FactBehind]
-    turns: list[TurnShown]
-    left_off: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +132,7 @@ class _Tale:
         """Who wrote a group or summary, and when."""
         event = self._recorded[seq]
         model = None if self._is_gone(seq) else getattr(event.event, "model", None)
-        return Writing(model, event.user_seq, to_iso(event.recorded_at))
+        return Writing(model, event.user_seq, to_iso(event.recorded_at), _request(event), _spent(event))
 
     def fact(self, fact: Fact, group: bytes | None) -> FactBehind:
         """A fact with its readings."""
@@ -262,10 +183,22 @@ class _Tale:
             words="erased" if event is None else "kept",
             text=text,
             turns=[self.turn(seq) for seq in occurrence.turns],
+            request=_request(recorded),
+            spent=_spent(recorded),
         )
 
     def _is_gone(self, seq: int) -> bool:
         return is_gone(self._recorded[seq], self._hindsight)
+
+
+def _request(recorded: RecordedEvent) -> str | None:
+    request = getattr(recorded.event, "request", b"")
+    return request.hex() or None
+
+
+def _spent(recorded: RecordedEvent) -> SpentShown | None:
+    usage = getattr(recorded.event, "usage", None)
+    return show_usage(usage) if usage is not None and usage.calls else None
 
 
 def _complete(memory: Memory, begun: str) -> bytes:

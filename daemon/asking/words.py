@@ -9,17 +9,23 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from daemon.asking.answer_types import Source
+from daemon.models.prices import NANO
 from events.codec import Event
 from events.envelope import RecordedEvent, Reference
 from events.hindsight import Hindsight
+from events.memory import Usage
 from events.reading import read_events
 from events.registry import read_tombstones
 from events.withdrawal import read_voids
 
 # What an event says besides its words, by field.
-Numbers: TypeAlias = dict[str, int | bool | str]
+Numbers: TypeAlias = dict[str, int | bool | float | str]
 # Fields that are places in the log, which nobody outside speaks of.
-_PLACES = frozenset({"last_turn", "stands", "replaces"})
+_PLACES = frozenset({"last_turn", "stands", "replaces", "parked"})
+# Fields that are told when there is something to tell.
+_SELDOM = frozenset({"missed", "skipped"})
+# Lists that are told when they are empty, too: no facts is an answer that one must be able to see.
+_COUNTED = frozenset({"facts"})
 _TEXTS = frozenset({"text", "content"})
 
 
@@ -48,7 +54,7 @@ def measure_event(event: Event) -> Numbers:
     return dict(_measure(event))
 
 
-def _measure(part: Any) -> Iterator[tuple[str, int | bool | str]]:
+def _measure(part: Any) -> Iterator[tuple[str, int | bool | float | str]]:
     for field in dataclasses.fields(part):
         value: object = getattr(part, field.name)
         if isinstance(value, StrEnum):
@@ -57,15 +63,25 @@ def _measure(part: Any) -> Iterator[tuple[str, int | bool | str]]:
             if field.name in _TEXTS:
                 yield "characters", len(value)
         elif isinstance(value, bytes):
-            yield field.name, value.hex()
-        elif isinstance(value, tuple):
             if value:
+                yield field.name, value.hex()
+        elif isinstance(value, tuple):
+            if value or field.name in _COUNTED:
                 yield field.name, len(value)
         elif isinstance(value, int):
-            if field.name not in _PLACES:
+            if field.name not in _PLACES and (value or field.name not in _SELDOM):
                 yield field.name, value
+        elif isinstance(value, Usage):
+            if value.calls:
+                yield from _measure_usage(value)
         elif dataclasses.is_dataclass(value):
             yield from _measure(value)
+
+
+def _measure_usage(usage: Usage) -> Iterator[tuple[str, int | float]]:
+    yield "calls", usage.calls
+    yield "tokens", usage.prompt_tokens + usage.completion_tokens
+    yield "cost", usage.cost_nano / NANO
 
 
 def text_of(event: Event) -> str | None:

@@ -6,6 +6,7 @@ none is left to do, one event puts all of them in place. The worker does the ext
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,22 +14,33 @@ from functools import partial
 
 import anyio
 
+from daemon.building.extractions import Extraction, preview_extraction
+from daemon.building.work import hash_request
 from daemon.bus.subjects import encode_token
 from daemon.erasure.receipts import SessionUnknown
 from daemon.memories import Memories
+from daemon.models.prompts import INSTRUCTIONS
 from daemon.texts import read_texts
 from daemon.untrusted import Params
 from events.envelope import NewEvent, Reference
 from events.errors import StaleDecision
+from events.ledger import find_answer
 from events.log import EventLog
+from events.memory import Task
 from events.registry import read_sessions
 from events.session import ReplayStarted, SessionReplayed
 from events.time import Instant
 from projections.memory import Memory
+from projections.ports import LanguageModel
+from projections.recall.answering import CHARACTERS_PER_TOKEN
 from projections.texts import TurnsText
 
 # How long a caller waits for the end of a replay; it goes on without them.
 WAIT_S = 30.0
+# Chunks of a preview that are looked up on one reader in one go.
+PREVIEWED_AT_ONCE = 256
+# Of each prompt, besides the turns.
+INSTRUCTION_CHARS = len(INSTRUCTIONS[Task.EXTRACT])
 
 
 class ReplayParams(Params, frozen=True, kw_only=True):
@@ -43,7 +55,9 @@ class ReplayParams(Params, frozen=True, kw_only=True):
 class ReplayState:
     """How far a replay is: chunks to extract again, what they hold, and how many of them are done.
 
-    Each chunk is one call of the language model. `started_user_seq` is null for a dry run.
+    Each chunk is one call of the language model, but for those whose answer is `recorded` already: the same turns,
+    read by the same model with the same prompt. `prompt_tokens` is about what the calls of the others take; both
+    are told by a dry run only, and null otherwise. `started_user_seq` is null unless a replay runs.
     """
 
     chunks: int
@@ -51,16 +65,24 @@ class ReplayState:
     done: int
     complete: bool
     started_user_seq: int | None
+    recorded: int | None = None
+    prompt_tokens: int | None = None
 
 
 class Replaying:
     """Asks for replays and tells how far they are."""
 
     def __init__(
-        self, log: EventLog, memories: Memories, clock: Callable[[], Instant], wait_s: float = WAIT_S
+        self,
+        log: EventLog,
+        memories: Memories,
+        model: LanguageModel,
+        clock: Callable[[], Instant],
+        wait_s: float = WAIT_S,
     ) -> None:
         self._log = log
         self._memories = memories
+        self._model = model
         self._clock = clock
         self._wait_s = wait_s
 
@@ -77,13 +99,25 @@ class Replaying:
         memory = await self._memories.catch_up(user)
         running = memory.replays.running.get(session)
         if params.dry_run:
-            chunks = [chunk for chunk in memory.chunks.values() if chunk.session == session]
-            texts = await read_texts(self._log, [TurnsText(chunk.turns) for chunk in chunks])
-            characters = sum(len(text) for text in texts if text is not None)
-            return ReplayState(len(chunks), characters, 0, False, running.started if running else None)
+            return await self._preview(memory, session, running.started if running else None)
         if running is None:
             await self._start(params, session, memory.user_seq)
         return await self._wait(user, session)
+
+    async def _preview(self, memory: Memory, session: Reference, started: int | None) -> ReplayState:
+        """What a replay would take; long sessions are looked at in slices, so that others come in between."""
+        characters = recorded = prompt_tokens = 0
+        chunks = [chunk for chunk in memory.chunks.values() if chunk.session == session]
+        for at in range(0, len(chunks), PREVIEWED_AT_ONCE):
+            some = [preview_extraction(memory, chunk) for chunk in chunks[at : at + PREVIEWED_AT_ONCE]]
+            texts = await read_texts(self._log, [TurnsText(work.chunk.turns) for work in some])
+            known = await self._log.read(partial(_find_answers, works=some, model=self._model))
+            for text, answered in zip(texts, known, strict=True):
+                length = 0 if text is None else len(text)
+                characters += length
+                recorded += answered
+                prompt_tokens += 0 if answered else (INSTRUCTION_CHARS + length) // CHARACTERS_PER_TOKEN
+        return ReplayState(len(chunks), characters, 0, False, started, recorded, prompt_tokens)
 
     async def _start(self, params: ReplayParams, session: Reference, user_seq: int) -> None:
         ids = f"{encode_token(params.user_id)}/{encode_token(params.session_id)}"
@@ -108,6 +142,11 @@ class Replaying:
                 if not state.complete:
                     await self._memories.wait_a_moment(changed)
         return state
+
+
+def _find_answers(connection: sqlite3.Connection, works: list[Extraction], model: LanguageModel) -> list[bool]:
+    """Whether an answer to each of these is recorded."""
+    return [find_answer(connection, work.origin.user, hash_request(work, model)) is not None for work in works]
 
 
 def _look(memory: Memory, session: Reference, before: ReplayState) -> ReplayState:

@@ -1,50 +1,17 @@
-"""When a model's endpoint is asked again: pauses between the attempts of one call, and a circuit over all calls.
+"""Whether an endpoint is asked at all: a circuit over all its calls, which opens after some that failed in a row.
 
-Pure: instants are seconds of a clock that only moves forward, and chance is handed in.
+Pure: instants are seconds of a clock that only moves forward.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Final
 
-# Attempts of one call: with the pauses below the last one is a few seconds after the first.
-ATTEMPTS_MAX: Final = 4
-FIRST_PAUSE_S: Final = 0.25
-PAUSE_MAX_S: Final = 8.0
-# How long a server may tell us to wait; more is not believed, for a mistyped header must not silence us for days.
-RETRY_AFTER_MAX_S: Final = 120.0
 # Calls in a row that came to nothing before the circuit opens, and how long it stays open, doubling each time.
 FAILURES_MAX: Final = 3
 OPEN_S: Final = 5.0
 OPEN_MAX_S: Final = 120.0
-
-
-def choose_pause(attempt: int, chance: float, asked_s: float | None = None) -> float:
-    """Seconds before the attempt after number `attempt` (from 1): what the server asked for, or full jitter.
-
-    `chance` is from 0 to 1. Full jitter: whoever failed together does not come back together (AWS Architecture
-    Blog, "Exponential Backoff And Jitter").
-    """
-    if asked_s is not None:
-        return asked_s
-    return chance * min(PAUSE_MAX_S, FIRST_PAUSE_S * 2.0 ** (attempt - 1))
-
-
-def read_retry_after(header: str | None, now_epoch_s: float) -> float | None:
-    """Seconds that a Retry-After header asks for (RFC 9110, 10.2.3: seconds or a date); None for anything else."""
-    if header is None:
-        return None
-    try:
-        wait_s = float(header)
-    except ValueError:
-        try:
-            wait_s = parsedate_to_datetime(header).timestamp() - now_epoch_s
-        except (ValueError, OverflowError):
-            return None
-    return min(wait_s, RETRY_AFTER_MAX_S) if wait_s >= 0 and math.isfinite(wait_s) else None
 
 
 @dataclass(slots=True)
@@ -61,6 +28,10 @@ class Circuit:
     def is_closed(self) -> bool:
         """Whether all calls are let through."""
         return self.failures < FAILURES_MAX
+
+    def retry_in_s(self, now: float) -> float:
+        """Seconds until the next try may go out; 0 when one may now."""
+        return 0.0 if self.is_closed else max(0.0, self._open_until - now)
 
     def lets_through(self, now: float) -> bool:
         """Whether a call may go out now. The one that may try an open circuit puts off the next, twice as far."""
@@ -83,7 +54,6 @@ class Circuit:
         if wait_s is not None:
             self.failures = max(self.failures, FAILURES_MAX)
             self._open_until = max(self._open_until, now + wait_s)
-        if (
-            self.failures == FAILURES_MAX
-        ):  # later ones were under way already, or are the try that an open one gets
+        # Later ones were under way already, or are the try that an open one gets.
+        if self.failures == FAILURES_MAX:
             self._open_until = max(self._open_until, now + self._open_s)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from daemon.config_models import Models
-from daemon.models.embedding import EndpointEmbedder
+from daemon.logs import Report, quiet
+from daemon.models.embedding import KEYS, EndpointEmbedder
+from daemon.models.endpoint import EndpointKeys
 from daemon.offline.embedder import HashingEmbedder
 from daemon.offline.multilingual import MultilingualEmbedder
 from daemon.offline.static import StaticEmbedder
 from projections.ports import Embedder
 
+# What sentences name when the embedder's endpoint has a key of its own.
+_KEYS = EndpointKeys(KEYS.url, KEYS.model, "models.embed_api_key")
 
-def make_embedder(models: Models) -> Embedder:
-    """The embedder of `models.embedder`, not loaded yet.
+
+def make_embedder(models: Models, report: Report = quiet) -> Embedder:
+    """The embedder of `models.embedder`, not loaded yet; `report` hears when its endpoint is left alone.
 
     Raises `ConfigInvalid` when what it needs is not installed; the text says how to install it.
     """
@@ -24,9 +29,11 @@ def make_embedder(models: Models) -> Embedder:
             return EndpointEmbedder(
                 models.embed_url,
                 models.embed_model,
-                models.api_key,
+                models.embed_key,
                 dimensions=models.embed_dimensions,
                 concurrency=models.concurrency,
+                report=report,
+                keys=_KEYS if models.embed_api_key else KEYS,
             )
         case _:
             return HashingEmbedder()

@@ -6,36 +6,35 @@ again within its time, and when calls keep failing a circuit opens and the daemo
 
 from __future__ import annotations
 
-import base64
-import random
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
-from importlib.util import find_spec
-from itertools import count
-from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit, urlunsplit
 
 import anyio
-import anyio.to_thread
 import numpy as np
 
 from daemon.config import hide_password
-from daemon.models.circuit import Circuit, choose_pause
-from daemon.models.embedding_answers import AnswerRefused, read_vectors
-from daemon.models.embedding_failures import TOO_SLOW, Failure, classify, refuse_status
+from daemon.logs import Report, quiet
+from daemon.models.circuit import Circuit
+from daemon.models.embedding_answers import read_vectors
+from daemon.models.endpoint import (
+    CallFailed,
+    Endpoint,
+    EndpointKeys,
+    EndpointUnavailable,
+    Patience,
+    Refusal,
+    RequestRefused,
+)
 from projections.ports import EmbedderUnavailable, TextRefused, Vectors
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
 
 # Texts of one request, and their characters: some servers take no more texts, and OpenAI 300,000 tokens.
 BATCH_TEXTS_MAX = 128
 BATCH_CHARACTERS_MAX = 200_000
-# A server that does not answer so many in time is asked for fewer.
+# A server that does not answer so many in time is asked for fewer, and for twice as many again after some full
+# batches that it did answer.
 BATCH_TEXTS_MIN = 8
+BATCHES_BEFORE_MORE = 8
 # Of a text this much is embedded (8,192 tokens is what the largest models look at); where a server says that it is
 # too long, half of it and half again, down to the last.
 TEXT_CHARACTERS_MAX = 8_000
@@ -43,18 +42,13 @@ TEXT_CHARACTERS_MIN = 500
 # 128 vectors of 8,192 numbers of 22 characters are 23 MB.
 ANSWER_BYTES_MAX = 32 << 20
 
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """Seconds for one attempt and for a whole call with its pauses."""
-
-    attempt_s: float
-    call_s: float
-
-
+PATH = "/embeddings"
+KEYS = EndpointKeys("models.embed_url", "models.embed_model")
 STORED = Patience(30.0, 60.0)
 # Somebody waits, and words alone answer, too.
-QUESTION = Patience(3.0, 5.0)
+QUESTION = Patience(3.0, 4.0, 1.0)
+# Priorities; questions have a slot of their own besides.
+QUESTIONS_FIRST, STORED_NEXT = 0, 1
 
 
 class EndpointEmbedder:
@@ -71,19 +65,31 @@ class EndpointEmbedder:
         stored: Patience = STORED,
         question: Patience = QUESTION,
         circuit: Circuit | None = None,
+        report: Report = quiet,
+        keys: EndpointKeys = KEYS,
     ) -> None:
         """`dimensions` is asked for and insisted on; 0 takes what the first answer has and insists on that."""
-        self.circuit = circuit or Circuit()
-        self._url, self._model, self._api_key = url, model, api_key
+        self.endpoint = Endpoint(
+            url,
+            api_key,
+            keys,
+            concurrency=concurrency,
+            use="embeddings",
+            kept_for_first=1,
+            report=report,
+            circuit=circuit,
+        )
+        # Of all answers since the start, as far as the server counts them.
+        self.prompt_tokens = 0
+        self._url, self._model = url, model
         self._asked_dimensions = dimensions
         self._dimensions = dimensions
         self._has_answered = False
-        self._slots = anyio.CapacityLimiter(concurrency)
-        self._stored_slots = anyio.CapacityLimiter(max(1, concurrency - 1))
+        # Bounds what is made ready beside what is out.
+        self._batches_ready = anyio.CapacityLimiter(concurrency)
         self._stored, self._question = stored, question
         self._batch_texts = BATCH_TEXTS_MAX
-        self._client: AsyncOpenAI | None = None
-        self._opening = anyio.Lock()
+        self._full_batches = 0
 
     @property
     def name(self) -> str:
@@ -104,13 +110,11 @@ class EndpointEmbedder:
     @property
     def trouble(self) -> str | None:
         """Why the last call came to nothing."""
-        return self.circuit.reason
+        return self.endpoint.circuit.reason
 
     async def close(self) -> None:
         """Hang up."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
+        await self.endpoint.close()
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """One unit row a text, in the order given; several requests at a time.
@@ -123,7 +127,7 @@ class EndpointEmbedder:
 
         async def embed_batch(at: int, batch: list[str]) -> None:
             try:
-                async with self._stored_slots:
+                async with self._batches_ready:
                     rows[at] = await self._embed_or_split(batch)
             except EmbedderUnavailable as error:
                 failures.append(error)
@@ -142,9 +146,10 @@ class EndpointEmbedder:
 
         Somebody waits, so an open circuit is tried with stored texts alone.
         """
-        if not self.circuit.is_closed:
-            raise EmbedderUnavailable(self.circuit.reason or "the endpoint is not asked for now")
-        rows = await self._call([_prepare(text)], self._question)
+        circuit = self.endpoint.circuit
+        if not circuit.is_closed:
+            raise EmbedderUnavailable(circuit.reason or "the endpoint is not asked for now")
+        rows = await self._call([_prepare(text)], self._question, QUESTIONS_FIRST, "question")
         row: Vectors = rows[0]
         return row
 
@@ -163,7 +168,9 @@ class EndpointEmbedder:
     async def _embed_or_split(self, texts: list[str]) -> Vectors:
         """A batch; when the server refuses it, its halves, and of a single text a shorter beginning."""
         try:
-            return await self._call(texts, self._stored)
+            # The times of full batches and of those that are not are no measure of each other.
+            kind = f"{self._batch_texts} texts" if len(texts) == self._batch_texts else "fewer texts"
+            return await self._call(texts, self._stored, STORED_NEXT, kind)
         except TextRefused:
             if len(texts) > 1:
                 half = len(texts) // 2
@@ -174,106 +181,57 @@ class EndpointEmbedder:
                 raise
             return await self._embed_or_split([texts[0][: len(texts[0]) // 2]])
 
-    async def _call(self, texts: list[str], patience: Patience) -> Vectors:
+    async def _call(self, texts: list[str], patience: Patience, priority: int, kind: str) -> Vectors:
         """One call with its attempts. Raises `EmbedderUnavailable` or `TextRefused`."""
-        if not self.circuit.lets_through(anyio.current_time()):
-            raise EmbedderUnavailable(self.circuit.reason or "the endpoint is not asked for now")
-        failure: Failure | None = None
-        with anyio.move_on_after(patience.call_s):
-            async with self._slots:
-                failure = TOO_SLOW
-                for attempt in count(1):
-                    outcome = await self._attempt(texts, patience.attempt_s)
-                    if not isinstance(outcome, Failure):
-                        self.circuit.note_success()
-                        return outcome
-                    failure = outcome
-                    if attempt >= failure.attempts_max or (failure.wait_s or 0) > patience.call_s:
-                        break
-                    await anyio.sleep(choose_pause(attempt, random.random(), failure.wait_s))
-        if failure is None:
-            raise EmbedderUnavailable("other calls take up models.concurrency")
-        if failure.is_about_texts and self._has_answered:
-            raise TextRefused(failure.reason)
-        if failure.is_slow and len(texts) > 1:
-            self._batch_texts = max(BATCH_TEXTS_MIN, min(self._batch_texts, len(texts)) // 2)
-        self.circuit.note_failure(failure.reason, anyio.current_time(), failure.wait_s)
-        raise EmbedderUnavailable(failure.reason)
-
-    async def _attempt(self, texts: list[str], timeout_s: float) -> Vectors | Failure:
-        """The vectors, or why there are none. The deadline is for the whole answer: the SDK's is for each read."""
+        body: dict[str, object] = {"input": texts, "model": self._model, "encoding_format": "float"}
+        if self._asked_dimensions:
+            body["dimensions"] = self._asked_dimensions
+        read = partial(read_vectors, texts=len(texts), dimensions=self._dimensions)
         try:
-            with anyio.fail_after(timeout_s):
-                body = await self._request(texts, timeout_s)
-                rows = await anyio.to_thread.run_sync(partial(read_vectors, body, len(texts), self._dimensions))
-            # Of several first answers one comes first.
-            if rows.shape[1] != (self._dimensions or rows.shape[1]):
-                raise AnswerRefused(f"its vectors have {rows.shape[1]} dimensions and others {self._dimensions}")
-        except (
-            Exception
-        ) as error:  # a body that is cut short or no JSON raises whatever it likes (engineering.md M6)
-            return classify(error, time.time())
-        self._dimensions = rows.shape[1]
-        self._has_answered = True
+            rows, tokens = await self.endpoint.post(
+                PATH,
+                body,
+                read,
+                patience=patience,
+                priority=priority,
+                kind=kind,
+                answer_bytes_max=ANSWER_BYTES_MAX,
+            )
+        except RequestRefused as refused:
+            raise self._blame(refused) from None
+        except (EndpointUnavailable, CallFailed) as error:
+            if error.is_slow and len(texts) > 1:
+                self._batch_texts = max(BATCH_TEXTS_MIN, min(self._batch_texts, len(texts)) // 2)
+                self._full_batches = 0
+            raise EmbedderUnavailable(error.reason) from None
+        self.prompt_tokens += tokens
+        self._note_width(rows.shape[1])
+        self._note_batch(len(texts))
         return rows
 
-    async def _request(self, texts: list[str], timeout_s: float) -> bytes:
-        """The body of the answer, as far as it is bounded. Raises what the SDK raises, and `AnswerRefused`."""
-        client = await self._open()
-        if self._asked_dimensions:
-            request = client.embeddings.with_streaming_response.create(
-                input=texts,
-                model=self._model,
-                encoding_format="float",
-                timeout=timeout_s,
-                dimensions=self._asked_dimensions,
-            )
-        else:
-            request = client.embeddings.with_streaming_response.create(
-                input=texts, model=self._model, encoding_format="float", timeout=timeout_s
-            )
-        body = bytearray()
-        async with request as response:
-            async for piece in response.iter_bytes():
-                body += piece
-                if len(body) > ANSWER_BYTES_MAX:
-                    raise AnswerRefused(f"it is longer than {ANSWER_BYTES_MAX >> 20} MiB")
-        return bytes(body)
+    def _blame(self, refused: RequestRefused) -> EmbedderUnavailable:
+        """A text's fault, once others were taken; before that nobody knows but that nothing is taken."""
+        if self._has_answered and refused.refusal in (Refusal.TOO_LONG, Refusal.CONTENT):
+            return TextRefused(refused.reason)
+        hint = " (see models.embed_dimensions)" if refused.parameter == "dimensions" else ""
+        self.endpoint.count_failure(refused.reason + hint)
+        return EmbedderUnavailable(refused.reason + hint)
 
-    async def _open(self) -> AsyncOpenAI:
-        """The client, made with the first call: importing the SDK takes longer than all else of a start."""
-        async with self._opening:
-            if self._client is None:
-                self._client = await anyio.to_thread.run_sync(_make_client, self._url, self._api_key)
-            return self._client
+    def _note_width(self, width: int) -> None:
+        # Of several first answers one comes first.
+        if width != (self._dimensions or width):
+            reason = f"its vectors have {width} dimensions and others {self._dimensions}"
+            self.endpoint.count_failure(reason)
+            raise EmbedderUnavailable(f"the endpoint's answer was refused: {reason}")
+        self._dimensions = width
+        self._has_answered = True
 
-
-def _make_client(url: str, api_key: str, *, with_aiohttp: bool | None = None) -> AsyncOpenAI:
-    """A client; on a thread, since importing the SDK takes a second and reading certificates a tenth."""
-    from openai import AsyncOpenAI, DefaultAioHttpClient, DefaultAsyncHttpxClient
-
-    # The extra `[endpoint]`: with 64 calls in flight 1.16 of the bound, where httpx takes 1.40 to 1.49.
-    use_aiohttp = find_spec("aiohttp") is not None if with_aiohttp is None else with_aiohttp
-    # A redirect would send what people said to another server than the configured one.
-    kind = DefaultAioHttpClient if use_aiohttp else DefaultAsyncHttpxClient
-    address, authorization = _split_credentials(url)
-    return AsyncOpenAI(
-        api_key=api_key or "none",
-        base_url=address,
-        max_retries=0,
-        default_headers={"Authorization": authorization} if authorization else None,
-        http_client=kind(follow_redirects=False, event_hooks={"response": [refuse_status]}),
-    )
-
-
-def _split_credentials(url: str) -> tuple[str, str]:
-    """The address without a user and password in it, and the header that carries these (in place of the key)."""
-    parts = urlsplit(url)
-    user, at, host = parts.netloc.rpartition("@")
-    if not at:
-        return url, ""
-    basic = base64.b64encode(unquote(user).encode()).decode()
-    return urlunsplit(parts._replace(netloc=host)), f"Basic {basic}"
+    def _note_batch(self, texts: int) -> None:
+        if self._batch_texts < BATCH_TEXTS_MAX and texts >= self._batch_texts:
+            self._full_batches += 1
+            if self._full_batches >= BATCHES_BEFORE_MORE:
+                self._batch_texts = min(BATCH_TEXTS_MAX, self._batch_texts * 2)
+                self._full_batches = 0
 
 
 def _prepare(text: str) -> str:

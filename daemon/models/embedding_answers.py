@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from daemon.models.failures import AnswerRefused
+
 if TYPE_CHECKING:
     from projections.ports import Vectors
 
 # A vector shorter than this has no direction left in float16.
 NORM_MIN = 1e-6
-
-
-class AnswerRefused(Exception):
-    """The endpoint's answer is not what was asked for. The text says why, and nothing of what was answered."""
 
 
 class _Item(msgspec.Struct):
@@ -31,16 +29,18 @@ class _Item(msgspec.Struct):
 
 class _Answer(msgspec.Struct):
     data: list[_Item]
+    usage: Any = None  # not a word of it is needed, so nothing of it is insisted on
 
 
-def read_vectors(body: bytes, texts: int, dimensions: int = 0) -> Vectors:
-    """The unit vectors in the order of the texts, shape (texts, width); `dimensions` 0 takes any one width.
+def read_vectors(body: bytes, texts: int, dimensions: int = 0) -> tuple[Vectors, int]:
+    """The unit vectors in the order of the texts, shape (texts, width), and how many tokens these had.
 
+    `dimensions` 0 takes any one width. Servers that do not count tokens have 0.
     Raises `AnswerRefused`. For many wide vectors this takes tens of milliseconds: not on the loop.
     """
     try:
         answer = msgspec.json.decode(body, type=_Answer)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise AnswerRefused(_describe(body)) from None
     if len(answer.data) != texts:
         raise AnswerRefused(f"it has {len(answer.data)} vectors for {texts} texts")
@@ -51,7 +51,7 @@ def read_vectors(body: bytes, texts: int, dimensions: int = 0) -> Vectors:
     (width,) = widths
     if width != (dimensions or width) or not width:
         raise AnswerRefused(f"its vectors have {width} dimensions where {dimensions or 'some'} were expected")
-    return to_unit_rows(np.stack(rows))
+    return to_unit_rows(np.stack(rows)), _count_tokens(answer.usage)
 
 
 def to_unit_rows(rows: np.ndarray[Any, np.dtype[np.float64]]) -> Vectors:
@@ -65,6 +65,11 @@ def to_unit_rows(rows: np.ndarray[Any, np.dtype[np.float64]]) -> Vectors:
     scaled = rows / largest
     unit: Vectors = (scaled / np.linalg.norm(scaled, axis=1, keepdims=True)).astype(np.float32)
     return unit
+
+
+def _count_tokens(usage: Any) -> int:
+    tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+    return tokens if isinstance(tokens, int) and tokens > 0 else 0
 
 
 def _in_order(items: list[_Item]) -> list[_Item]:

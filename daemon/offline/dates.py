@@ -43,6 +43,32 @@ def find_interval(text: str, said_at: Instant) -> tuple[Instant, Instant] | None
         return None
 
 
+def find_written(text: str, said_at: Instant) -> list[tuple[int, int, Span]]:
+    """Where in a text dates are written and which days they are, in order; of two at one place the longer one.
+
+    Durations ("for 3 years") are none. `text` is composed (NFC); offsets are its own.
+    """
+    present = _present(text)
+    if present.isdisjoint(words.ALL_WORDS):
+        return []
+    plain = text.replace("’", "'")
+    due = [rule for rule in RULES if not present.isdisjoint(rule.needs)]
+    ahead = words.FUTURE.search(plain) is not None
+    written: list[tuple[int, int, Span]] = []
+    try:
+        for start, minus_end, span in _matches(due, plain, to_datetime(said_at).date(), ahead=ahead):
+            if not written or start >= written[-1][1]:
+                written.append((start, -minus_end, span))
+    except (OverflowError, ValueError):  # beyond the calendar
+        return []
+    return written
+
+
+def may_name_time(text: str) -> bool:
+    """Whether any word or sign of a text, or of its sentences, could be part of a date; most texts end here."""
+    return not _present(text).isdisjoint(words.ALL_WORDS)
+
+
 def _bounds(span: Span, day: date) -> tuple[Instant, Instant] | None:
     """First and last millisecond of a span in UTC, None outside the years that are believed."""
     if not YEAR_MIN <= span.first.year <= span.last.year <= day.year + YEARS_AHEAD_MAX:

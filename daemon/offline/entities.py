@@ -62,7 +62,11 @@ _NEVER: Final = word_set(
 _TITLES: Final = word_set("mr mrs ms dr prof st")
 
 _CONTRACTION = re.compile(r"['’](?:s|m|re|ve|ll|d|t)$", re.IGNORECASE)
-_GERMAN = re.compile(r"\b(?:ich|und|der|das|ist|nicht|wir|ein|eine|einen|mit|zu|im)\b")
+# Nearly all other texts have none of these; of those that do, their function words decide.
+_GERMAN = re.compile(
+    r"\b(?:[Ii]ch|und|[Dd]er|[Dd]as|[Dd]ie|ist|nicht|wir|eine?n?|mit|zu|im|hat|habe|auf|wird|sich|für|seit|keine?n?"
+    r"|meine?n?|Meine?|nach|bei)\b"
+)
 
 _Word = re.Match[str]
 

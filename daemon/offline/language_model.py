@@ -17,11 +17,12 @@ import anyio.to_thread
 from daemon.offline.sentences import CJK, split_sentences
 from daemon.offline.small_talk import FILLERS, says_nothing
 from events.time import Instant, to_datetime
+from projections.ports import FactsRead, TextWritten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from events.memory import ExtractedFact
+    from events.memory import ExtractedFact, Task
     from projections.ports import ChunkText, IntervalText, MemberText
 
 # As long as a handful of facts: what a query can be compared with, and a parent can be made of.
@@ -57,29 +58,34 @@ class OfflineLanguageModel:
 
     @property
     def name(self) -> str:
-        """A fingerprint: other answers, other name."""
+        """The rules, by number."""
         return "offline-rules-1"
 
-    async def extract_facts(self, chunk: ChunkText) -> tuple[ExtractedFact, ...]:
+    def version_of(self, task: Task) -> str:
+        """Nothing: the name says all."""
+        del task
+        return ""
+
+    async def extract_facts(self, chunk: ChunkText) -> FactsRead:
         """The facts of a chunk, in the order of its turns; none is an answer too."""
         if self._compiled and sum(len(turn.text) for turn in chunk.turns) <= INLINE_CHARS_MAX:
-            return _extract(chunk)
+            return FactsRead(_extract(chunk))
         facts = await anyio.to_thread.run_sync(_extract, chunk)
         self._compiled = True
-        return facts
+        return FactsRead(facts)
 
-    async def summarise(self, interval: IntervalText) -> str:
+    async def summarise(self, interval: IntervalText) -> TextWritten:
         """The sentences that say most, in time order, each day named once; never longer than the children."""
         if sum(len(child.text) for child in interval.children) <= INLINE_CHARS_MAX:
-            return summary_of(interval.children)
-        return await anyio.to_thread.run_sync(partial(summary_of, interval.children))
+            return TextWritten(summary_of(interval.children))
+        return TextWritten(await anyio.to_thread.run_sync(partial(summary_of, interval.children)))
 
-    async def merge(self, members: Sequence[MemberText]) -> str:
+    async def merge(self, members: Sequence[MemberText]) -> TextWritten:
         """All members one below the other, each with its day; what another one of that day contains is dropped."""
         kept = tuple(members)
         if sum(len(member.text) for member in kept) <= INLINE_CHARS_MAX:
-            return merge_of(kept)
-        return await anyio.to_thread.run_sync(partial(merge_of, kept))
+            return TextWritten(merge_of(kept))
+        return TextWritten(await anyio.to_thread.run_sync(partial(merge_of, kept)))
 
 
 def day_label(at: Instant) -> str:

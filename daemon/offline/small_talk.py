@@ -51,7 +51,7 @@ _WHOLE = re.compile(
     r"|good luck|sounds good)",
     re.IGNORECASE,
 )
-_EAST_FILLERS = re.compile(
+EAST_FILLERS = re.compile(
     r"(?:你好|您好|大家好|嗨|谢谢|謝謝|多谢|感谢|不客气|哈+|呵+|嘿+|好的?|好吧|好呀|好啊|嗯+|哦+|噢|哇+|是的?|对|對|行|可以|没问题|再见|拜拜"
     r"|晚安|早上好|早安|下午好|晚上好|早|太好了|太棒了|真棒|真好|加油|辛苦了?|收到|明白了?|了解|当然|你们?|大家|啊|呀|吧|呢|啦"
     r"|こんにちは|こんばんは|おはよう(?:ございます)?|ありがとう(?:ございます)?|はい|うん|ええ|いいえ|すごい|そうですね?|そうだね"
@@ -105,7 +105,7 @@ def is_question(sentence: str) -> bool:
 
 def _says_nothing_in_the_east(sentence: str) -> bool:
     spoken = "".join(_TOKEN.findall(sentence))
-    if _EAST_FILLERS.fullmatch(spoken):
+    if EAST_FILLERS.fullmatch(spoken):
         return True
     asks = is_question(sentence) or spoken.endswith(("吗", "呢", "ですか", "ますか"))
     return asks and not _EAST_FIRST_PERSON.search(spoken)

@@ -5,7 +5,8 @@ A registry of ours holds one collector, filled at each scrape. No label has an i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -13,8 +14,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from daemon.asking.spent import SpentShown
 from daemon.serving.calls import LATENCY_BOUNDS_S, Tally
-from daemon.status import DaemonStatus
+from daemon.status_shown import BudgetShown, DaemonStatus, EndpointShown
 
 _LATENCY_LABELS = (*map(str, LATENCY_BOUNDS_S), "+Inf")
 
@@ -22,7 +24,8 @@ _LATENCY_LABELS = (*map(str, LATENCY_BOUNDS_S), "+Inf")
 def write(status: DaemonStatus, tally: Tally, events: Mapping[str, int]) -> str:
     """Every figure; `events`: how many there are of each type."""
     registry = CollectorRegistry()
-    registry.register(_Collected((*_show_status(status), *_show_tally(tally), *_show_events(events))))
+    families = (*_show_status(status), *_show_models(status), *_show_ledger(status))
+    registry.register(_Collected((*families, *_show_tally(tally), *_show_events(events))))
     return generate_latest(registry).decode()
 
 
@@ -76,9 +79,11 @@ def _show_status(status: DaemonStatus) -> Iterator[Metric]:
     )
     yield _counter("ingest_ignored_messages", "Messages that were none of ours.", status.ingest.ignored)
     yield _gauge("worker_in_flight", "Pieces of work that are under way.", worker.in_flight)
-    yield _gauge("worker_calling", "Model calls that are under way.", worker.calling)
-    yield _counter("model_calls", "Model calls that were begun.", worker.calls)
-    yield _counter("model_calls_failed", "Model calls without a usable answer.", worker.calls_failed)
+    yield _gauge("worker_calling", "Questions that are with the language model.", worker.calling)
+    yield _counter("model_questions", "Questions that were put to the language model.", worker.questions)
+    yield _counter("model_questions_failed", "Those of them that came to nothing.", worker.questions_failed)
+    yield _counter("model_answers_recorded", "Questions whose answer stood in the log already.", worker.recorded)
+    yield _gauge("worker_waiting_for_model", "Pieces of work that wait for a model.", worker.waiting_for_model)
     yield _gauge("parked_work", "Pieces of work that were given up until somebody looks.", worker.parked)
     yield _gauge("vectors_waiting", "Memories whose vectors are not made yet.", status.models.vectors_waiting)
     yield _gauge("memories_loaded", "Users whose Memory is loaded.", status.daemon.memories_loaded)
@@ -87,6 +92,75 @@ def _show_status(status: DaemonStatus) -> Iterator[Metric]:
     )
     yield _gauge("disk_free_bytes", "Room on the disk of the store.", disk.free_bytes)
     yield _gauge("wal_bytes", "Size of the write-ahead log.", disk.wal_bytes)
+
+
+def _labelled(
+    kind: type[GaugeMetricFamily] | type[CounterMetricFamily],
+    name: str,
+    sentence: str,
+    label: str,
+    values: Mapping[str, float | None],
+) -> Iterator[Metric]:
+    """One family with a value for each label; nothing for None, and no family without a value."""
+    known = {key: value for key, value in values.items() if value is not None}
+    if known:
+        family = kind(f"memforest_{name}", sentence, labels=[label])
+        for key, value in known.items():
+            family.add_metric([key], value)
+        yield family
+
+
+def _show_models(status: DaemonStatus) -> Iterator[Metric]:
+    """The models at endpoints, by use; what works here has none of these."""
+    uses = {"chat": status.models.chat, "embeddings": status.models.embeddings}
+    endpoints = {use: each for use, each in uses.items() if each is not None}
+
+    def of(read: Callable[[EndpointShown], float]) -> dict[str, float | None]:
+        return {use: read(each) for use, each in endpoints.items()}
+
+    gauge, counter = partial(_labelled, GaugeMetricFamily), partial(_labelled, CounterMetricFamily)
+    yield from gauge("endpoint_up", "1 while the endpoint is asked.", "use", of(lambda e: e.circuit == "closed"))
+    yield from gauge("endpoint_limit", "Calls that may be under way now.", "use", of(lambda e: e.limit))
+    yield from gauge("endpoint_limit_max", "models.concurrency.", "use", of(lambda e: e.concurrency))
+    yield from gauge("endpoint_in_flight", "Calls that are under way.", "use", of(lambda e: e.in_flight))
+    yield from gauge("endpoint_waiting", "Calls that wait to go out.", "use", of(lambda e: e.waiting))
+    yield from counter("endpoint_calls", "Calls since the start.", "use", of(lambda e: e.calls))
+    yield from counter("endpoint_calls_failed", "Calls that came to nothing.", "use", of(lambda e: e.failed))
+    yield from counter("endpoint_retries", "Attempts after the first of a call.", "use", of(lambda e: e.retries))
+    found = status.extraction
+    yield from counter(
+        "chunks",
+        "Chunks that were read, by what was found.",
+        "found",
+        {"facts": found.with_facts, "nothing": found.zero_facts, "skipped": found.skipped},
+    )
+    yield _counter("chunks_flagged", "Chunks of which no fact carries some detail.", found.flagged)
+    if found.zero_share is not None:
+        yield _gauge("zero_facts_share", "Part of the last 100 model answers without facts.", found.zero_share)
+    yield _gauge("zero_facts_rising", "1 while that is an alarm.", found.trouble is not None)
+
+
+def _show_ledger(status: DaemonStatus) -> Iterator[Metric]:
+    """What the language model took, by task, ever; and the day's budget."""
+
+    def of(read: Callable[[SpentShown], float]) -> dict[str, float | None]:
+        return {task: read(each) for task, each in status.ledger.in_all.items()}
+
+    counter = partial(_labelled, CounterMetricFamily)
+    yield from counter("model_calls", "Calls that answers took, ever.", "task", of(lambda spent: spent.calls))
+    yield from counter("model_cost", "Their cost at the prices of then.", "task", of(lambda spent: spent.cost))
+    tokens = CounterMetricFamily("memforest_model_tokens", "Their tokens, ever.", labels=["task", "kind"])
+    for task, spent in status.ledger.in_all.items():
+        tokens.add_metric([task, "prompt"], spent.prompt_tokens - spent.cached_tokens)
+        tokens.add_metric([task, "cached"], spent.cached_tokens)
+        tokens.add_metric([task, "completion"], spent.completion_tokens)
+    yield tokens
+    budget: BudgetShown = status.budget.all_users
+    yield _gauge("budget_spent_tokens", "Tokens of today (UTC), all users together.", budget.spent_tokens)
+    if budget.limit_tokens is not None:
+        yield _gauge("budget_limit_tokens", "models.tokens_per_day.", budget.limit_tokens)
+    waits = budget.waits_until is not None
+    yield _gauge("budget_used_up", "1 while work waits for midnight (UTC).", waits)
 
 
 def _show_tally(tally: Tally) -> Iterator[Metric]:

@@ -19,6 +19,7 @@ from daemon.bus.publishing import CloseParams, IngestParams, Publisher, RetractP
 from daemon.dead_letters import DeadLetters, LetterParams, LettersParams
 from daemon.erasure.forgetting import Forgetter
 from daemon.erasure.receipts import Preview, Receipt
+from daemon.parked import Parked, ParkedListParams, ParkedParams, ResumeParams
 from daemon.serving.metrics import Metrics
 from daemon.serving.protocol import Handlers, Method
 from daemon.serving.schemas import Schemas
@@ -60,6 +61,9 @@ METHODS: dict[str, str] = {
     "dead_letters.get": "one dead letter with its content",
     "dead_letters.retry": "decode a dead letter again and record what it says",
     "dead_letters.drop": "erase a dead letter for good",
+    "parked.list": "work that was given up, newest first, with its reason",
+    "parked.get": "one piece of it with what the model would be asked about",
+    "parked.retry": "have parked work tried again: one piece, all of a user, or all there is",
     "why": "where a memory comes from: group, facts, what a model read, turns, messages on the bus",
     "diff": "what became known of a user, and what no longer is, between two positions",
     "digest": "hashes of a user's Memory",
@@ -108,6 +112,7 @@ class Answering:
     forgetter: Forgetter
     compactor: Compactor
     dead_letters: DeadLetters
+    parked: Parked
     session_events: SessionEvents
     differences: Differences
     replaying: Replaying
@@ -161,6 +166,9 @@ def make_handlers(parts: Answering) -> Handlers:
         "dead_letters.get": Method(LetterParams, letters.get, False, READ_DEADLINE_S),
         "dead_letters.retry": Method(LetterParams, letters.retry, True, WRITE_DEADLINE_S),
         "dead_letters.drop": Method(LetterParams, letters.drop, True, WRITE_DEADLINE_S),
+        "parked.list": Method(ParkedListParams, parts.parked.list, False, READ_DEADLINE_S),
+        "parked.get": Method(ParkedParams, parts.parked.get, False, READ_DEADLINE_S),
+        "parked.retry": Method(ResumeParams, parts.parked.retry, True, WRITE_DEADLINE_S),
         "why": Method(WhyParams, parts.provenance.why, False, READ_DEADLINE_S),
         "diff": Method(DiffParams, parts.differences.diff, False, POLL_DEADLINE_S),
         "digest": Method(UserParams, structures.digest, False, READ_DEADLINE_S),

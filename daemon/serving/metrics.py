@@ -18,7 +18,8 @@ from anyio import to_thread
 
 from daemon.asking.listings import NoParams
 from daemon.serving.calls import Tally
-from daemon.status import DaemonStatus, StatusParams
+from daemon.status import StatusParams
+from daemon.status_shown import DaemonStatus
 from events.log import EventLog
 
 Ask: TypeAlias = Callable[[StatusParams], Awaitable[DaemonStatus]]

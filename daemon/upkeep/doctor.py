@@ -11,6 +11,7 @@ from daemon.bus.bus_messages import BusUnavailable
 from daemon.bus.tombstone_bucket import TombstoneBucket, bucket_name
 from daemon.config import Config, hide_password
 from daemon.upkeep.doctor_bus import bus_in_use, examine_bus
+from daemon.upkeep.doctor_chat import examine_chat, examine_transport
 from daemon.upkeep.doctor_embedder import examine_embedder
 from daemon.upkeep.doctor_host import examine_host
 from daemon.upkeep.doctor_store import MEND_DAMAGE, examine_directory, examine_running, examine_store
@@ -21,14 +22,16 @@ from events.log import LogReader
 
 
 async def examine(config: Config) -> list[Finding]:
-    """Look at machine, data directory, store, socket, bus and embedder, without changing anything."""
+    """Look at machine, data directory, store, socket, bus and models, without changing anything."""
     return [
         *examine_host(config),
         *examine_directory(config),
         *await examine_store(config),
         *examine_running(config),
         *await examine_bus(config),
+        *await examine_chat(config),
         await examine_embedder(config),
+        *examine_transport(config),
     ]
 
 

@@ -52,6 +52,18 @@ def complete_scope(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     return _complete(ctx, incomplete, lambda client: ((t.scope, t.kind) for t in client.call(calls.trees(user))))
 
 
+def complete_parked(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The parked work of the user that was named before, with what it is and why."""
+    user = ctx.params.get("user")
+    if not user:
+        return []
+    return _complete(
+        ctx,
+        incomplete,
+        lambda client: ((str(p.id), f"{p.task}: {p.reason}") for p in client.parked(user, limit=SHOWN_MAX).parked),
+    )
+
+
 def _complete(ctx: click.Context, incomplete: str, ask: Any) -> list[CompletionItem]:
     """Ids that begin as what was typed; none when the daemon does not answer: a shell shows no errors."""
     try:

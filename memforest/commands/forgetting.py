@@ -115,7 +115,13 @@ def replay(client: Client, screen: Screen, user: str, session: str, dry_run: boo
 
     def show(state: ReplayState) -> None:
         if dry_run:
-            screen.line(f"Would ask the model for {state.chunks} chunks, {state.characters} characters in all.")
+            asked = state.chunks - (state.recorded or 0)
+            size = "" if state.prompt_tokens is None else f", about {state.prompt_tokens} tokens of prompts"
+            screen.line(
+                f"Would ask the model for {asked} of {state.chunks} chunks{size}; "
+                f"the answers for {state.recorded or 0} are recorded already. "
+                f"{state.characters} characters in all."
+            )
         elif state.complete:
             screen.line(f"Extracted again: {state.chunks} chunks.")
         else:

@@ -27,11 +27,15 @@ def sessions(client: Client, screen: Screen, user: str, session: str | None) -> 
 
     def show(found: tuple[Session, ...]) -> None:
         screen.table(
-            ("session", "state", "turns", "first", "last", "chunks", "waiting", "facts", "bytes"),
+            (
+                *("session", "state", "turns", "first", "last", "chunks", "waiting", "facts", "bytes"),
+                *("zero", "calls", "tokens", "cost"),
+            ),
             (
                 (
                     *(one.session_id, one.state, one.turns, one.first_at, one.last_at),
                     *(one.chunks, one.waiting_chunks, one.facts, one.bytes),
+                    *(one.zero_chunks, one.model_calls, one.tokens, one.cost),
                 )
                 for one in found
             ),
@@ -78,5 +82,10 @@ def compact(client: Client, screen: Screen, user: str, ratio: float) -> None:
             f"{counted(done.nodes_before, 'node')} became {done.nodes_after} "
             f"({done.cut:.1%} less, {counted(done.groups, 'group')}).{loss}"
         )
+        if done.parked:
+            screen.line(f"{counted(done.parked, 'planned group')} given up; see: memforest parked list")
+        if done.waiting:
+            why = f": {done.waits_for}" if done.waits_for else ""
+            screen.line(f"{counted(done.waiting, 'planned group')} left for later{why}. Run it again to go on.")
 
     screen.answer(client, calls.compact(user, ratio), show)

@@ -40,21 +40,32 @@ def status(client: Client, screen: Screen, user: str | None) -> None:
             for name, part in sections.items():
                 # A list of parts, the other streams, has a line for each.
                 for each in cast("list[object]", part) if isinstance(part, list) else [part]:
-                    if phrases := " · ".join(_phrases(each)):
-                        screen.line(f"{name:<10} {phrases}")
+                    for line, phrases in _lines(each, name):
+                        screen.line(f"{line:<10} {' · '.join(phrases)}")
         else:
             screen.table(("what", "is"), tuple(flatten(sections)), empty="The daemon says nothing of itself.")
 
     screen.answer(client, calls.status(user), show)
 
 
-def _phrases(part: object, name: str = "") -> Iterator[str]:
-    """Each value of a section with its name, in words and sizes that people read; empty ones are left out."""
-    if isinstance(part, dict):
-        for key, value in cast("dict[str, object]", part).items():
-            yield from _phrases(value, f"{name} {key}".strip())
-    elif part not in (None, "", []):
-        yield _phrase(name, part)
+def _lines(part: object, name: str) -> Iterator[tuple[str, list[str]]]:
+    """The lines of a section, each with its name: first its own values, then those of each part in it.
+
+    Left out are values that are empty, and parts in which nothing has happened yet.
+    """
+    if not isinstance(part, dict):
+        return
+    values = cast("dict[str, object]", part)
+    phrases = [_phrase(key, value) for key, value in values.items() if _says_something(value)]
+    if phrases:
+        yield name, phrases
+    for key, value in values.items():
+        if isinstance(value, dict) and any(each for _, each in flatten(cast("object", value))):
+            yield from _lines(cast("object", value), f"{name} {key.replace('_', ' ')}")
+
+
+def _says_something(value: object) -> bool:
+    return not isinstance(value, dict) and value not in (None, "", [])
 
 
 def _phrase(name: str, value: object) -> str:

@@ -9,12 +9,13 @@ import click
 from memforest import calls
 from memforest.commands.completing import complete_fact, complete_user
 from memforest.commands.options import with_daemon
+from memforest.output import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from memforest.client import Client
-    from memforest.origins import FactBehind, Reading, TurnBehind, Why
+    from memforest.origins import FactBehind, Reading, Spent, TurnBehind, Why
     from memforest.output import Screen
 
 GONE = "(words erased)"
@@ -45,7 +46,9 @@ def _lines(screen: Screen, found: Why) -> Iterator[tuple[int, tuple[object, ...]
     text = found.text or (GONE if found.words == "erased" else "(not written yet)")
     if found.kind != "fact":
         written = found.written
-        model = None if written is None else f"by {written.model or GONE}, event {written.user_seq}"
+        model = None
+        if written is not None:
+            model = f"by {written.model or GONE}, event {written.user_seq}{_took(written.spent)}"
         about = " ".join(filter(None, (", ".join(found.scopes), model)))
         yield 0, (found.kind, None if written is None else written.at, about, text)
     depth = 0 if found.kind == "fact" else 1
@@ -69,7 +72,15 @@ def _reading_cells(reading: Reading, fact: FactBehind) -> tuple[object, ...]:
     by = f"by {reading.model}, " if reading.model else ""
     # Said again only where this reading has other words than the fact.
     other = (reading.text or GONE) if reading.text != fact.text else ""
-    return reading.how, reading.at, f"{by}event {reading.user_seq}", other
+    return reading.how, reading.at, f"{by}event {reading.user_seq}{_took(reading.spent)}", other
+
+
+def _took(spent: Spent | None) -> str:
+    if spent is None:
+        return ""
+    tokens = counted(spent.prompt_tokens + spent.completion_tokens, "token")
+    cost = f", cost {spent.cost:.4g}" if spent.cost else ""
+    return f", {counted(spent.calls, 'call')}, {tokens}{cost}"
 
 
 def _turn_cells(turn: TurnBehind) -> tuple[object, ...]:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from events.envelope import RecordedEvent, identify
 from events.memory import FactId, NodesMerged, UnitId, UnitsPartitioned
 
+# Of more parked merges the oldest are tried again: their members are most likely in other units by now.
+PARKED_MERGES_MAX = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -26,6 +29,8 @@ class Units:
         self.unit_of: dict[FactId, UnitId] = {}
         self.groups: dict[bytes, Group] = {}
         self.group_of: dict[FactId, bytes] = {}
+        # Ids of groups whose merge is not tried again until it is resumed, oldest first.
+        self.parked: dict[bytes, None] = {}
 
     def apply_partition(self, event: UnitsPartitioned) -> None:
         """Facts move into a unit."""
@@ -37,8 +42,20 @@ class Units:
         replaced = [self.undo_group(group) for group in held]
         made = Group(make_group_id(event.members), event.unit, event.members, recorded.seq, len(event.text))
         self.groups[made.id] = made
+        self.parked.pop(made.id, None)
         self.group_of.update((fact, made.id) for fact in made.members)
         return made, replaced
+
+    def note_parked(self, group_id: bytes) -> None:
+        """A merge was given up."""
+        self.parked.pop(group_id, None)
+        self.parked[group_id] = None
+        if len(self.parked) > PARKED_MERGES_MAX:
+            del self.parked[next(iter(self.parked))]
+
+    def note_resumed(self, group_id: bytes) -> None:
+        """A merge is to be tried again."""
+        self.parked.pop(group_id, None)
 
     def undo_group(self, group_id: bytes) -> Group:
         """A group stands for its members no more."""

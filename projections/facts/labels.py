@@ -22,8 +22,10 @@ def normalise_label(label: str) -> str:
 
     Letters of every script and signs such as + and # stay, so `José` is not `Jos` and `C++` not `C#`.
     """
-    folded = unicodedata.normalize("NFKC", label).casefold()
-    return _POSSESSIVE.sub("", " ".join(folded.split()))
+    # ASCII is composed already; asked of every phrase of a question.
+    folded = label.lower() if label.isascii() else unicodedata.normalize("NFKC", label).casefold()
+    spaced = " ".join(folded.split())
+    return _POSSESSIVE.sub("", spaced) if spaced.endswith("s") else spaced
 
 
 class CapitalCounts:

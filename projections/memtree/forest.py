@@ -108,6 +108,12 @@ class Forest:
         self._parked.add(digest)
         self._stale.update(scope for scope, dirty in self._dirty.items() if digest in dirty)
 
+    def note_resumed(self, digest: Digest) -> None:
+        """The summary of this digest is to be tried again, wherever a node of it stands."""
+        if digest in self._parked:
+            self._parked.discard(digest)
+            self._stale.update(self.trees)
+
     def dirty_count(self, scope: Scope | None = None) -> int:
         """How many nodes (of one scope, or of all) have no text yet."""
         self._settle()

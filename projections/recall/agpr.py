@@ -9,8 +9,9 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+import msgspec
 import numpy as np
 
 from events.errors import InvalidInput
@@ -99,7 +100,7 @@ ANY_EMBEDDER: Final = MULTILINGUAL
 PAPER: Final = AgprParameters(gamma=0.9, smoothing=0.0, cosine_weight=1.0, session_weight=0.0, entity_weight=0.0)
 
 
-class RankedRow(NamedTuple):
+class RankedRow(msgspec.Struct, frozen=True, gc=False):
     """A row of the answer: `score` is v of Eq. 10, `similarity` its s and `propagation` its p."""
 
     row: int
@@ -180,7 +181,7 @@ def rank(
     rows_max = depth or k
     candidates = top_rows(scores, max(parameters.candidates_per_answer * k, rows_max), ties)
     ranked = rank_candidates(scores[candidates], said_at[candidates], k, parameters, ties[candidates])
-    return tuple(each._replace(row=int(candidates[each.row])) for each in ranked[:rows_max])
+    return tuple(msgspec.structs.replace(each, row=int(candidates[each.row])) for each in ranked[:rows_max])
 
 
 def rank_candidates(
@@ -193,12 +194,16 @@ def rank_candidates(
     instants = said_at.astype(np.float64)
     anchors = instants[: math.ceil(round(parameters.anchor_share * k, 9))]
     distances = np.abs(instants[:, None] - anchors) / parameters.time_unit.ms
-    propagations = np.exp(-distances).mean(axis=1).round(SCORE_DECIMALS)
+    nearness: Column = np.add.reduce(np.exp(-distances), axis=1) / anchors.size
+    propagations = nearness.round(SCORE_DECIMALS)
     similarities = scores.round(SCORE_DECIMALS)
     values = (parameters.gamma * similarities + (1 - parameters.gamma) * propagations).round(SCORE_DECIMALS)
-    order = _best_first(values, ties)
-    columns = (np.arange(scores.size), values, similarities, propagations)
-    return tuple(map(RankedRow, *(column[order].tolist() for column in columns)))
+    v, s, p = values.tolist(), similarities.tolist(), propagations.tolist()
+    if len(set(v)) < len(v):
+        order = np.lexsort((ties, -values)).tolist()
+    else:
+        order = sorted(range(len(v)), key=v.__getitem__, reverse=True)
+    return tuple([RankedRow(row, v[row], s[row], p[row]) for row in order])
 
 
 def _leading_rows(scores: Column, count: int, ties: Ties) -> tuple[Rows, Column]:

@@ -15,7 +15,7 @@ from events.envelope import REFERENCE_BYTES, Reference
 from projections.recall.agpr import AgprParameters, RankedRow, rank_candidates
 from projections.recall.confidence import Confidence, Evidence, judge
 from projections.recall.filters import Filters, Passed, passing_rows
-from projections.recall.lexical import Entries
+from projections.recall.lexical import Entries, Hits
 from projections.recall.naming import named_shares
 from projections.recall.nodes import NodeSet, View
 from projections.recall.rows import Outline
@@ -60,7 +60,7 @@ class Prepared:
     terms: tuple[str, ...]
     rows: NDArray[np.intp]
     passed: list[Passed]
-    hits: tuple[NDArray[np.intp], NDArray[np.float64]]
+    hits: Hits
     view: View
     context: Context
 
@@ -142,8 +142,8 @@ def _surround(nodes: NodeSet, request: RecallRequest, entries: Entries) -> Conte
         sessions = weight * score_sessions(table, entries)
     named = named_shares(nodes, request.question) if parameters.entity_weight else None
     if named is not None:
-        named *= np.float32(parameters.entity_weight)
-    return Context(table.of_row, sessions, named)
+        named = named * np.float32(parameters.entity_weight)
+    return Context(table.of_row, sessions, named, table.runs)
 
 
 def _still_there(

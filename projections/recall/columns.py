@@ -33,6 +33,10 @@ class Columns:
         """The column as it stands; read it before the next change, and write it by `set` only."""
         return self._arrays[name][: self.size]
 
+    def read(self, rows: NDArray[np.intp], *names: str) -> list[list[Any]]:
+        """What stands in some rows of these columns, column by column."""
+        return [self._arrays[name].take(rows).tolist() for name in names]
+
     def append(self) -> int:
         """A new row."""
         if self.size == len(self._arrays[next(iter(self._arrays))]):

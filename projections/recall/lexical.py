@@ -10,7 +10,7 @@ import math
 from array import array
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from projections.recall.postings import COUNT_MAX, ROWS_MAX, Postings, unpack
 from projections.recall.state import LexicalState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -27,7 +27,14 @@ if TYPE_CHECKING:
     Rows = NDArray[np.intp]
 
 
-def add_up(rows: Rows, shares: Scores, size: int) -> Scores:
+# Terms that at least this share of many rows holds are loud, such as the name of one of two who talk: what they
+# give is kept as a column of all rows until the next change, of so few of them.
+_LOUD_SHARE: Final = 1 / 4
+_LOUD_ROWS_MIN: Final = 4_096
+_LOUD_MAX: Final = 4
+
+
+def add_up(rows: NDArray[np.integer[Any]], shares: Scores, size: int) -> Scores:
     """The sum of the shares of each of the rows 0 .. size - 1, added in their order."""
     return np.bincount(rows, shares, minlength=size).astype(np.float64, copy=False)
 
@@ -42,11 +49,54 @@ def _pieces(entries: int) -> Iterator[slice]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entries:
-    """Which rows hold some terms, term by term, and how often; `holders` rows hold each term."""
+    """Which rows hold some terms, and how often: one term after the other, in the order of their hashes.
 
+    `numbers`: of the terms; `holders` rows hold each of them; `loud` are those that most rows hold. `columns`:
+    what a loud term gives each row, None for the others and while it is not known; `rows` and `counts` are of all
+    without one. `unpack` gives those of any: call it before the next change.
+    """
+
+    numbers: list[int]
+    holders: list[int]
+    loud: list[bool]
+    columns: list[Scores | None]
     rows: Rows
     counts: Scores
-    holders: list[int]
+    unpack: Callable[[Sequence[int]], tuple[Rows, Scores]]
+
+    @property
+    def quiet(self) -> list[int]:
+        """How many rows hold each term without a column."""
+        return [held for held, column in zip(self.holders, self.columns, strict=True) if column is None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hits:
+    """What some terms give the rows that hold them, in the order of the terms; nothing in it changes any more.
+
+    `steps`: a piece of `rows` and `shares`, or a column.
+    """
+
+    rows: Rows
+    shares: Scores
+    steps: list[slice | Scores]
+
+    def add_up(self, size: int) -> Scores:
+        """The sum of the shares of each of the rows 0 .. size - 1, added in this order."""
+        total: Scores | None = None
+        for step in self.steps:
+            if isinstance(step, slice):
+                rows, shares = self.rows[step], self.shares[step]
+                if total is None:
+                    total = add_up(rows, shares, size)
+                else:
+                    np.add.at(total, rows, shares)
+            elif total is None:
+                total = np.zeros(size)
+                total[: len(step)] = step
+            else:
+                total[: len(step)] += step
+        return np.zeros(size) if total is None else total
 
 
 class LexicalIndex:
@@ -70,6 +120,8 @@ class LexicalIndex:
         self._live = 0
         self._length_total = 0
         self._penalties: Scores | None = None  # of each row; None after a change
+        # What loud terms give each row, by number. Empty after a change.
+        self._columns: dict[int, Scores] = {}
 
     def __len__(self) -> int:
         """How many rows are live."""
@@ -87,7 +139,8 @@ class LexicalIndex:
     @property
     def size_bytes(self) -> int:
         """About what the index takes."""
-        return self._postings.size_bytes + 4 * len(self._postings) + 58 * len(self._terms_of)
+        columns = sum(each.nbytes for each in self._columns.values())
+        return self._postings.size_bytes + 4 * len(self._postings) + 58 * len(self._terms_of) + columns
 
     def knows(self, term: str) -> bool:
         """Whether a live row holds the term."""
@@ -115,7 +168,7 @@ class LexicalIndex:
         self._lengths[row] = length
         self._length_total += length
         self._live += 1
-        self._penalties = None
+        self._note_change()
 
     def remove(self, row: int) -> None:
         """Take a row out of every posting it is in. KeyError if it is not live.
@@ -128,7 +181,7 @@ class LexicalIndex:
         self._length_total -= self._lengths[row]
         self._lengths[row] = 0
         self._live -= 1
-        self._penalties = None
+        self._note_change()
 
     def counts_of(self, row: int) -> dict[int, int]:
         """The hashes of a live row's terms, and how often it holds each. KeyError if it is not live."""
@@ -145,39 +198,61 @@ class LexicalIndex:
         A repeated query term counts once: questions repeat names, not needs. Terms are added in the order of
         their hashes, so that the sum does not depend on how the question was put.
         """
-        rows, shares = self.hits(query_terms)
-        return add_up(rows, shares, max(size, len(self._lengths)))[:size]
+        return self.hits(query_terms).add_up(max(size, len(self._lengths)))[:size]
 
-    def hits(self, query_terms: Iterable[str]) -> tuple[Rows, Scores]:
-        """What each term gives each row that holds it, term by term: rows and shares of their scores.
-
-        A row's score is the sum of its shares in this order (`add_up`). The arrays are the caller's own: later
-        changes of the index do not touch them.
-        """
+    def hits(self, query_terms: Iterable[str]) -> Hits:
+        """What each term gives each row that holds it. Later changes of the index do not touch it."""
         return self.weigh(self.find(query_terms))
 
     def find(self, query_terms: Iterable[str]) -> Entries:
-        """Where the terms stand, in the order of their hashes; those that no row holds are left out."""
+        """Where the terms stand; those that no row holds are left out."""
+        postings = self._postings
         hashes = sorted(set(hash_terms(self._key, query_terms)))
-        found = [number for number in map(self._postings.find, hashes) if number is not None]
-        if not found:
-            return Entries(np.empty(0, dtype=np.intp), np.empty(0), [])
-        holders = [self._postings.holders(number) for number in found]
-        entries = np.concatenate([self._postings.entries(number) for number in found])
+        numbers = [number for number in map(postings.find, hashes) if number is not None]
+        holders = [postings.holders(number) for number in numbers]
+        least = _LOUD_SHARE * max(self._live, _LOUD_ROWS_MIN)
+        loud = [each >= least for each in holders]
+        columns = [self._columns.get(number) for number in numbers]
+        quiet = [number for number, column in zip(numbers, columns, strict=True) if column is None]
+        return Entries(numbers, holders, loud, columns, *self._unpack(quiet), self._unpack)
+
+    def _unpack(self, numbers: Sequence[int]) -> tuple[Rows, Scores]:
+        """The rows that hold the terms of these numbers, term by term, and how often."""
+        if not numbers:
+            return np.empty(0, dtype=np.intp), np.empty(0)
+        found = [self._postings.entries(number) for number in numbers]
+        entries = np.concatenate(found)
         rows, counts = np.empty(len(entries), dtype=np.intp), np.empty(len(entries))
         for piece in _pieces(len(entries)):
             unpack(entries[piece], rows[piece], counts[piece])
         for place in np.flatnonzero(counts == COUNT_MAX).tolist() if self._postings.overflows else ():
-            number = found[int(np.searchsorted(np.cumsum(holders), place, side="right"))]
+            ends = np.cumsum([len(each) for each in found])
+            number = numbers[int(np.searchsorted(ends, place, side="right"))]
             counts[place] = self._postings.count(number, int(rows[place]))
-        return Entries(rows, counts, holders)
+        return rows, counts
 
-    def weigh(self, entries: Entries) -> tuple[Rows, Scores]:
-        """The rows of these entries, and what each gives its row."""
-        shares = np.repeat([self._weight(each) for each in entries.holders], entries.holders)
+    def weigh(self, entries: Entries) -> Hits:
+        """What these entries give their rows."""
+        quiet = entries.quiet
+        shares = np.repeat([self._weight(each) for each in quiet], quiet) if quiet else np.empty(0)
         for piece in _pieces(len(shares)):
             shares[piece] *= self._shares(entries.rows[piece], entries.counts[piece])
-        return entries.rows, shares
+        steps: list[slice | Scores] = []
+        start = end = 0
+        for place, column in enumerate(entries.columns):
+            if column is None:
+                held = slice(end, end + entries.holders[place])
+                end = held.stop
+                if entries.loud[place]:
+                    self._keep_column(entries.numbers[place], entries.rows[held], shares[held])
+                continue
+            if start < end:
+                steps.append(slice(start, end))
+                start = end
+            steps.append(column)
+        if start < end:
+            steps.append(slice(start, end))
+        return Hits(entries.rows, shares, steps)
 
     @property
     def lengths(self) -> NDArray[np.int32]:
@@ -198,15 +273,12 @@ class LexicalIndex:
         shares[counts == 0] = 0.0
         return holders, shares
 
-    def held(self, terms: Sequence[str], rows: Sequence[int]) -> tuple[list[int], NDArray[np.bool_]]:
-        """How many rows hold each term, and whether each of these rows does, shape (terms, rows)."""
+    def held(self, terms: Sequence[str], rows: Sequence[int]) -> tuple[list[int], list[list[bool]]]:
+        """How many rows hold each term, and, by term, whether each of these rows does."""
         numbers = [self._postings.find(each) for each in hash_terms(self._key, terms)]
         holders = [0 if number is None else self._postings.holders(number) for number in numbers]
-        asked, held = np.array(rows, dtype=np.uint32), np.zeros((len(terms), len(rows)), dtype=np.bool_)
-        for place, number in enumerate(numbers):
-            if number is not None:
-                self._postings.hold(number, asked, out=held[place])
-        return holders, held
+        of_rows = [frozenset(self._numbers_of(row) if row in self else ()) for row in rows]
+        return holders, [[number in each for each in of_rows] for number in numbers]
 
     def freeze(self) -> LexicalState:
         """All of it."""
@@ -234,6 +306,15 @@ class LexicalIndex:
             self._penalties = self.lengths.astype(np.float64) * by_length + self._k1 * (1 - self._b)
         penalties: Scores = self._penalties.take(rows) + counts
         return np.divide(counts, penalties, out=penalties)
+
+    def _keep_column(self, number: int, rows: Rows, shares: Scores) -> None:
+        if len(self._columns) == _LOUD_MAX:
+            del self._columns[next(iter(self._columns))]
+        self._columns[number] = add_up(rows, shares, len(self._lengths))
+
+    def _note_change(self) -> None:
+        self._penalties = None
+        self._columns.clear()
 
     def _numbers_of(self, row: int) -> array[int]:
         terms = self._terms_of[row] if row in self else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -14,6 +14,11 @@ from projections.recall.state import MarksState
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+# What many rows carry, such as a name of one of two who talk, is kept as a column of all rows, too: of so few
+# marks, and if so large a share of the rows carries it.
+COLUMNS_MAX: Final = 4
+COLUMN_SHARE_MIN: Final = 1 / 8
+
 
 class MarkIndex:
     """Rows by mark, ascending. A mark without rows is not known any more."""
@@ -21,6 +26,8 @@ class MarkIndex:
     def __init__(self) -> None:
         self._rows: dict[int, array[int]] = {}
         self._entries = 0
+        # Columns of marks that many rows carry, until one more or one less does.
+        self._columns: dict[int, NDArray[np.float32]] = {}
 
     def __contains__(self, mark: int) -> bool:
         """Whether a live row carries the mark."""
@@ -34,6 +41,21 @@ class MarkIndex:
         """The rows that carry a mark, ascending; a copy, which later changes do not touch."""
         rows = self._rows.get(mark)
         return np.empty(0, dtype=np.int32) if rows is None else np.array(rows, dtype=np.int32)
+
+    def column(self, mark: int, size: int) -> NDArray[np.float32]:
+        """1 for each of the rows 0 .. size - 1 that carries a mark, 0 for others; read-only, and never changed."""
+        column = self._columns.get(mark)
+        if column is None or len(column) != size:
+            column = np.zeros(size, dtype=np.float32)
+            rows = self.rows(mark)
+            column[rows.astype(np.intp)] = 1  # indices of another type take twice as long
+            column.flags.writeable = False
+            if len(rows) >= size * COLUMN_SHARE_MIN:
+                self._columns.pop(mark, None)
+                if len(self._columns) == COLUMNS_MAX:
+                    del self._columns[next(iter(self._columns))]
+                self._columns[mark] = column
+        return column
 
     def add(self, row: int, marks: Iterable[int]) -> None:
         """Put marks on a row; those it carries already change nothing."""
@@ -49,6 +71,7 @@ class MarkIndex:
                     continue
                 rows.insert(place, row)
             self._entries += 1
+            self._columns.pop(mark, None)
 
     def remove(self, row: int, marks: Iterable[int]) -> None:
         """Take marks off a row. KeyError if it does not carry one of them."""
@@ -59,6 +82,7 @@ class MarkIndex:
                 raise KeyError(mark)
             del rows[place]
             self._entries -= 1
+            self._columns.pop(mark, None)
             if not rows:
                 del self._rows[mark]
 
@@ -66,6 +90,11 @@ class MarkIndex:
     def entries(self) -> int:
         """How many marks all rows carry together."""
         return self._entries
+
+    @property
+    def size_bytes(self) -> int:
+        """About what the marks take."""
+        return 8 * self.entries + 100 * len(self._rows) + sum(each.nbytes for each in self._columns.values())
 
     def freeze(self) -> MarksState:
         """All of it."""

@@ -28,16 +28,16 @@ _WORD: Final = re.compile(r"\w[\w.+#&-]*(?:['’](?!s\b)\w+)*", re.UNICODE)
 
 
 def named_shares(nodes: NodeSet, question: str) -> NDArray[np.float32] | None:
-    """The share of the entities in a question that each row names, shape (size,); None when it names none."""
-    named = [nodes.marks.rows(mark) for mark in _marks(nodes, question) if mark in nodes.marks]
-    if not named:
-        return None
-    shares = np.zeros(nodes.size, dtype=np.float32)
-    if len(named) == 1:
-        shares[named[0].astype(np.intp)] = 1  # indices of another type take twice as long
-        return shares
-    for rows in named:
-        shares[rows.astype(np.intp)] += np.float32(1)
+    """The share of the entities in a question that each row names, shape (size,); None when it names none.
+
+    Do not write to it.
+    """
+    named = [nodes.marks.column(mark, nodes.size) for mark in _marks(nodes, question) if mark in nodes.marks]
+    if len(named) < 2:
+        return named[0] if named else None
+    shares = named[0] + named[1]
+    for column in named[2:]:
+        shares += column
     shares /= np.float32(len(named))
     return shares
 
@@ -50,8 +50,8 @@ def _marks(nodes: NodeSet, question: str) -> set[int]:
 def _phrases(question: str) -> Iterator[str]:
     """Words of a question, and two and three neighbours; none begins or ends with a function word."""
     words = [word.rstrip(".&-") for word in _WORD.findall(question)[:QUESTION_WORDS_MAX]]
-    starts = [start for start, word in enumerate(words) if word.lower() not in STOP_WORDS]
+    speaking = [word.lower() not in STOP_WORDS for word in words]
     for length in range(1, NAME_WORDS_MAX + 1):
-        for start in starts:
-            if start + length <= len(words) and words[start + length - 1].lower() not in STOP_WORDS:
+        for start in range(len(words) - length + 1):
+            if speaking[start] and speaking[start + length - 1]:
                 yield " ".join(words[start : start + length])

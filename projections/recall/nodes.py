@@ -17,7 +17,7 @@ from events.envelope import Reference
 from events.time import Instant, to_datetime
 from projections.recall.columns import Columns, Shared
 from projections.recall.graph import Graph
-from projections.recall.keyed import hash_mark
+from projections.recall.keyed import MarkHash
 from projections.recall.lexical import LexicalIndex
 from projections.recall.marks import MarkIndex
 from projections.recall.rooms import SearchOptions
@@ -27,6 +27,7 @@ from projections.recall.sessions import SessionTable, make_table
 from projections.recall.state import AsideState, NodeSetState
 from projections.recall.tokens import terms
 from projections.recall.vectors import NodeVectors
+from projections.texts import TextRef
 
 __all__ = ["NodeKind", "NodeSet", "SearchNode", "View", "format_date", "indexed_text"]
 
@@ -48,7 +49,8 @@ class NodeSet:
 
     def __init__(self, key: bytes = b"", options: SearchOptions | None = None) -> None:
         """`key`: the user's reference, under which words and marks are hashed."""
-        self._key = key
+        # What stands for a mark in this user's index: `mark(kind, *parts)`. `("session", hex)` is put in here.
+        self.mark = MarkHash(key)
         self.lexical = LexicalIndex(key)
         self.marks = MarkIndex()
         # Live nodes that a person had a say in.
@@ -73,10 +75,6 @@ class NodeSet:
     def row_of(self) -> dict[bytes, int]:
         """The row of each live node, by id."""
         return self._rows.row_of
-
-    def mark(self, kind: str, *parts: str) -> int:
-        """What stands for a mark in this user's index. `("session", hex)` is put in here."""
-        return hash_mark(self._key, kind, parts)
 
     def add(self, node: SearchNode, text: str, marks: Iterable[int] = (), members: Iterable[bytes] = ()) -> None:
         """Index a node under its text, which is not kept, and these marks besides those of its sessions.
@@ -149,6 +147,23 @@ class NodeSet:
         if len(nodes) < limit:
             nodes += [self._aside[each].node for each in self._members_without_vectors()[: limit - len(nodes)]]
         return nodes
+
+    def ids_without_vectors(self) -> list[bytes]:
+        """The ids of all those nodes that are no groups, in the same order."""
+        rows = self._rows_without_vectors()
+        is_group = self._rows.columns["kind"][rows] == KIND_CODE[NodeKind.GROUP]
+        members = self._members_without_vectors()
+        return self._rows.ids(rows[~is_group]) + [
+            each for each in members if self._aside[each].node.kind is not NodeKind.GROUP
+        ]
+
+    def texts(self, ids: Sequence[bytes]) -> dict[bytes, TextRef]:
+        """Where the texts of these nodes stand, by id; without those that are neither live nor set aside."""
+        found = {each: row for each in ids if (row := self.row_of.get(each)) is not None}
+        texts = dict(zip(found, self._rows.refs(np.array(list(found.values()), dtype=np.intp)), strict=True))
+        if len(texts) < len(ids):
+            texts.update((each, self._aside[each].node.ref) for each in ids if each in self._aside)
+        return texts
 
     def count_without_vectors(self) -> int:
         """How many nodes `without_vectors` would name without a limit."""
@@ -238,7 +253,7 @@ class NodeSet:
     @property
     def size_bytes(self) -> int:
         """About what all of this takes."""
-        marks = 8 * self.marks.entries + 100 * len(self.marks) + 4 * self.size
+        marks = self.marks.size_bytes + 4 * self.size
         aside = 1_500 * len(self._aside)
         return self._rows.size_bytes + self.lexical.size_bytes + self._vectors.size_bytes + marks + aside
 

@@ -89,13 +89,6 @@ class Postings:
         count = entry & COUNT_MAX
         return self._counts[number, row] if count == COUNT_MAX else count
 
-    def hold(self, number: int, rows: NDArray[np.uint32], out: NDArray[np.bool_]) -> None:
-        """Write there whether each of these rows holds a term."""
-        entries, least = self.entries(number), rows << np.uint32(_COUNT_BITS)
-        # The first entry at or after the least that the row could have; less than the least wraps around.
-        found = entries.take(entries.searchsorted(least), mode="clip")
-        np.less_equal(found - least, np.uint32(COUNT_MAX), out=out)
-
     def add(self, term: int, row: int, count: int) -> int:
         """A row that did not hold a term does; the term's number."""
         self._entries += 1

@@ -58,6 +58,9 @@ class Outline(msgspec.Struct, frozen=True, gc=False):
 KINDS: Final = tuple(NodeKind)
 KIND_CODE: Final = {kind: code for code, kind in enumerate(KINDS)}
 _OF_TURNS, _OF_FACT, _WRITTEN = range(3)
+_TURN_BYTES: Final = 8
+# What reads so few turns; most nodes have one or two.
+_READ_TURNS: Final = [struct.Struct(f"{count}q").unpack for count in range(17)]
 
 _COLUMNS: Final = {
     "said_at": "i8",
@@ -159,23 +162,30 @@ class NodeRows:
         if not self.columns["live"][listed].all():
             raise KeyError("a row holds no node")
         turns = [self._turns[row] for row in listed.tolist()]
-        columns = [self.columns[name][listed].tolist() for name in _READ]
-        return list(map(self._read, self._ids(listed), turns, *columns))
+        return list(map(self._read, self.ids(listed), turns, *self.columns.read(listed, *_READ)))
 
     def outlines(self, rows: NDArray[np.intp]) -> list[Outline]:
         """The outlines of live rows, in their order."""
         kept = [self._turns[row] for row in rows.tolist()]
-        ref_kinds, ref_ns, *shown = (
-            self.columns[name][rows].tolist() for name in ("ref_kind", "ref_n", "said_at", "length", "stated")
-        )
+        ref_kinds, ref_ns, *shown = self.columns.read(rows, "ref_kind", "ref_n", "said_at", "length", "stated")
         turns = [
-            _numbers(each)[:ref_n] if ref_kind == _OF_TURNS else _numbers(each)
+            _numbers(each[: _TURN_BYTES * ref_n] if ref_kind == _OF_TURNS else each)
             for each, ref_kind, ref_n in zip(kept, ref_kinds, ref_ns, strict=True)
         ]
-        return list(map(Outline, self._ids(rows), turns, *shown))
+        return list(map(Outline, self.ids(rows), turns, *shown))
 
-    def _ids(self, rows: NDArray[np.intp]) -> list[bytes]:
-        """Cut from one piece: by themselves numpy's bytes lose the zeros at their ends."""
+    def refs(self, rows: NDArray[np.intp]) -> list[TextRef]:
+        """Where the texts of live rows stand, in their order."""
+        kinds, seqs, ns = self.columns.read(rows, "ref_kind", "ref_seq", "ref_n")
+        kept = [self._turns[row] for row in rows.tolist()]
+        return [
+            FactText(Pointer(seq, n)) if kind == _OF_FACT else _read_ref(turns, kind, seq, n)
+            for turns, kind, seq, n in zip(kept, kinds, seqs, ns, strict=True)
+        ]
+
+    def ids(self, rows: NDArray[np.intp]) -> list[bytes]:
+        """The ids of live rows, in their order."""
+        # Cut from one piece: by themselves numpy's bytes lose the zeros at their ends.
         together = self.columns["id"][rows].tobytes()
         return [together[start : start + REFERENCE_BYTES] for start in range(0, len(together), REFERENCE_BYTES)]
 
@@ -284,13 +294,8 @@ class NodeRows:
         length: int,
         stated: bool,
     ) -> SearchNode:
-        ref: TextRef
-        turns = _numbers(numbers)
-        if ref_kind == _OF_TURNS:
-            turns, others = turns[:ref_n], turns[ref_n:]
-            ref = TurnsText(others or turns)
-        else:
-            ref = FactText(Pointer(ref_seq, ref_n)) if ref_kind == _OF_FACT else WrittenText(ref_seq)
+        turns = _numbers(numbers[: _TURN_BYTES * ref_n] if ref_kind == _OF_TURNS else numbers)
+        ref = _read_ref(numbers, ref_kind, ref_seq, ref_n)
         held = self.session_sets[sessions]
         return SearchNode(node_id, KINDS[kind], ref, turns, held, said_at, time_start, time_end, length, stated)
 
@@ -316,5 +321,15 @@ class NodeRows:
                 del self._last_chunk[session]
 
 
+def _read_ref(kept: bytes, ref_kind: int, seq: int, n: int) -> TextRef:
+    """Where a text stands; `kept` are the numbers of a row's turns, behind them those of its text if others."""
+    if ref_kind == _OF_TURNS:
+        return TurnsText(_numbers(kept[_TURN_BYTES * n :] or kept))
+    return FactText(Pointer(seq, n)) if ref_kind == _OF_FACT else WrittenText(seq)
+
+
 def _numbers(kept: bytes) -> tuple[int, ...]:
-    return struct.unpack(f"{len(kept) // 8}q", kept)
+    count = len(kept) // _TURN_BYTES
+    if count < len(_READ_TURNS):
+        return _READ_TURNS[count](kept)
+    return struct.unpack(f"{count}q", kept)

@@ -6,7 +6,7 @@ Pure functions over ranked memories (design 3.4).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -96,18 +96,21 @@ def drop_carried(memories: Iterable[Ranked], *, by_length: bool = False) -> list
     With `by_length` characters are: of two that carry the same turns the shorter one takes the better one's
     place, unless it scores far less.
     """
-    kept: list[Ranked] = []
+    kept: list[_Kept] = []
     carried: set[int] = set()
     for memory in memories:
-        place = _place_to_take(kept, memory, by_length=by_length)
+        turns = frozenset(memory.node.turns)
+        place = _place_to_take(kept, memory, turns, by_length=by_length)
         if place is not None and by_length:
-            kept[place] = replace(kept[place], node=memory.node)
+            better, _ = kept[place]
+            kept[place] = replace(better, node=memory.node), turns
         elif place is not None:
-            kept = _without_carried([*kept[:place], memory, *kept[place + 1 :]])
-        elif not carried.issuperset(memory.node.turns):
-            kept.append(memory)
-        carried.update(memory.node.turns)
-    return kept
+            kept[place] = memory, turns
+            kept = _without_carried(kept)
+        elif not carried.issuperset(turns):
+            kept.append((memory, turns))
+        carried.update(turns)
+    return [memory for memory, _ in kept]
 
 
 def fit(memories: Iterable[Ranked], characters_max: int) -> Iterable[Ranked]:
@@ -120,29 +123,32 @@ def fit(memories: Iterable[Ranked], characters_max: int) -> Iterable[Ranked]:
         yield memory
 
 
-def _without_carried(memories: list[Ranked]) -> list[Ranked]:
+# A memory and its source turns.
+_Kept: TypeAlias = tuple[Ranked, frozenset[int]]
+
+
+def _without_carried(memories: list[_Kept]) -> list[_Kept]:
     """The memories that have a source turn which no better-ranked one carries."""
-    kept: list[Ranked] = []
+    kept: list[_Kept] = []
     carried: set[int] = set()
-    for memory in memories:
-        if not carried.issuperset(memory.node.turns):
-            kept.append(memory)
-        carried.update(memory.node.turns)
+    for memory, turns in memories:
+        if not carried.issuperset(turns):
+            kept.append((memory, turns))
+            carried.update(turns)
     return kept
 
 
-def _place_to_take(kept: list[Ranked], memory: Ranked, *, by_length: bool) -> int | None:
+def _place_to_take(kept: list[_Kept], memory: Ranked, turns: frozenset[int], *, by_length: bool) -> int | None:
     """The first kept memory that this one stands for better."""
-    if not by_length and len(memory.node.turns) == 1:
-        return None  # nobody has less
-    turns = set(memory.node.turns)
-    for place, better in enumerate(kept):
-        if better.node.turns[0] not in turns:
-            continue
-        if by_length:
-            shorter = memory.node.length < better.node.length
-            if shorter and turns == set(better.node.turns) and memory.score >= SHORTER_SCORE_MIN * better.score:
+    if not by_length:
+        if len(turns) == 1:
+            return None  # nobody has less
+        for place, (_, others) in enumerate(kept):
+            if others < turns:
                 return place
-        elif turns > set(better.node.turns):
+        return None
+    for place, (better, others) in enumerate(kept):
+        shorter = memory.node.length < better.node.length
+        if shorter and turns == others and memory.score >= SHORTER_SCORE_MIN * better.score:
             return place
     return None

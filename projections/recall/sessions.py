@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from projections.recall.lexical import add_up
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from projections.recall.lexical import Entries
@@ -21,6 +25,9 @@ if TYPE_CHECKING:
 
 _K1: Final = 1.2
 _B: Final = 0.75
+
+# Up to so many entries of terms are counted at once, and more term by term.
+_ENTRIES_AT_ONCE: Final = 16_384
 
 # "What has she painted", and not "what does she have to" or "what would she have".
 _PERFECT: Final = re.compile(r"\b(?:has|have)\s", re.IGNORECASE)
@@ -34,29 +41,38 @@ _QUESTION_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionTable:
-    """The sessions of a node set by number, and nothing in it changes any more.
+    """The sessions of a node set by number; what is here does not change any more.
 
     `of_row`: the session of each row. `of_chunk`: the same for chunks, one number beyond the last for other
     rows, whose words are in a chunk already. `lengths`: how many terms the chunks of each session have, 0 where
-    the number stands for none; `live` where it does. `penalties`: what BM25 holds long ones back by.
+    the number stands for none; `live` where it does, `live_count` how often. `penalties`: what BM25 holds long
+    ones back by. `runs`: the session of each run of neighbouring rows, and how long each is. `known`: how often
+    loud terms stand in each session, as far as that was asked for.
     """
 
     of_row: NDArray[np.intp]
     of_chunk: Sessions
     lengths: Column
     live: NDArray[np.bool_]
+    live_count: int
     penalties: Column
+    runs: tuple[NDArray[np.intp], NDArray[np.intp]]
+    known: dict[int, Column]
 
 
 def make_table(of_row: Sessions, is_chunk: NDArray[np.bool_], row_lengths: NDArray[np.int32]) -> SessionTable:
     """From the session number of each row, whether it is a chunk, and how many terms it has."""
     sessions = int(of_row.max(initial=-1)) + 1
     of_chunk = np.where(is_chunk, of_row, np.int32(sessions))
-    lengths = np.bincount(of_chunk, row_lengths.astype(np.float64), minlength=sessions + 1)[:sessions]
+    lengths = add_up(of_chunk, row_lengths.astype(np.float64), sessions + 1)[:sessions]
     live = lengths > 0
-    mean = lengths.sum() / max(1, int(live.sum()))
+    live_count = int(live.sum())
+    mean = lengths.sum() / max(1, live_count)
     penalties = _K1 * (1 - _B + _B * lengths / mean) if mean else np.ones(sessions)
-    return SessionTable(of_row.astype(np.intp), of_chunk, lengths.astype(np.float64, copy=False), live, penalties)
+    ends = np.append(np.flatnonzero(of_row[1:] != of_row[:-1]), max(0, of_row.size - 1))
+    numbers = of_row.astype(np.intp)
+    runs = numbers[ends[: of_row.size]], np.diff(ends[: of_row.size], prepend=-1)
+    return SessionTable(numbers, of_chunk, lengths, live, live_count, penalties, runs, {})
 
 
 def asks_of_many(question: str) -> bool:
@@ -78,7 +94,7 @@ def score_sessions(table: SessionTable, entries: Entries) -> Column:
 
     All 0 where the sessions do not differ. Terms are added in the order of their entries.
     """
-    sessions = int(np.count_nonzero(table.live))
+    sessions = table.live_count
     if not sessions or not entries.holders:
         return np.zeros(len(table.lengths))
     counts = _count(table, entries)
@@ -98,12 +114,38 @@ def score_sessions(table: SessionTable, entries: Entries) -> Column:
 
 def _count(table: SessionTable, entries: Entries) -> Column:
     """How often each term stands in each session, shape (terms, sessions)."""
-    counts = np.empty((len(entries.holders), len(table.lengths)))
+    width, counts = len(table.lengths) + 1, np.empty((len(entries.numbers), len(table.lengths)))
+    if len(entries.rows) <= _ENTRIES_AT_ONCE:
+        counted = iter(_count_at_once(table, entries, width))
+    else:
+        counted = _count_by_term(table, entries, width)
+    for of_term, number, loud, column in zip(counts, entries.numbers, entries.loud, entries.columns, strict=True):
+        of_term[:] = next(counted)[:-1] if column is None else _count_loud(table, entries, number)
+        if loud and number not in table.known:
+            table.known[number] = of_term.copy()
+    return counts
+
+
+def _count_at_once(table: SessionTable, entries: Entries, width: int) -> Column:
+    quiet = entries.quiet
+    places = np.repeat(np.arange(0, len(quiet) * width, width), np.array(quiet, dtype=np.intp))
+    places += table.of_chunk.take(entries.rows)
+    return add_up(places, entries.counts, len(quiet) * width).reshape(len(quiet), width)
+
+
+def _count_by_term(table: SessionTable, entries: Entries, width: int) -> Iterator[Column]:
+    """What one of them takes fits the processor's cache."""
     start = 0
-    # Term by term: what one of them takes fits the processor's cache.
-    for of_term, holders in zip(counts, entries.holders, strict=True):
+    for holders in entries.quiet:
         span = slice(start, start + holders)
         start += holders
-        sessions = table.of_chunk.take(entries.rows[span])
-        of_term[:] = np.bincount(sessions, entries.counts[span], minlength=len(table.lengths) + 1)[:-1]
+        yield add_up(table.of_chunk.take(entries.rows[span]), entries.counts[span], width)
+
+
+def _count_loud(table: SessionTable, entries: Entries, number: int) -> Column:
+    """How often a loud term stands in each session, shape (sessions,)."""
+    counts = table.known.get(number)
+    if counts is None:
+        rows, held = entries.unpack((number,))
+        counts = add_up(table.of_chunk.take(rows), held, len(table.lengths) + 1)[:-1]
     return counts

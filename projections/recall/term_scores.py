@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,12 +40,14 @@ def weigh_held(nodes: NodeSet, terms: Sequence[str], rows: Sequence[int]) -> tup
     A term that no node holds counts as one that a single node does: it may be another word for what was said.
     """
     holders, held = nodes.lexical.held(tuple(sorted(set(terms))), rows)
-    weights = _weigh(len(nodes), np.maximum(np.array(holders, dtype=np.float64), 1))
-    total = float(weights.sum())
+    # A handful of numbers: without numpy, as this is asked for every answer.
+    counts = [max(each, 1) for each in holders]
+    weights = [math.log1p((len(nodes) - count + 0.5) / (count + 0.5)) for count in counts]
+    total = sum(weights)
     if not total:
         return 0.0, 0.0
-    by_row = (weights[:, None] * held).sum(axis=0)
-    return float(by_row.max()) / total, float((weights * held.any(axis=1)).sum()) / total
+    best = max(sum(compress(weights, of_row)) for of_row in zip(*held, strict=True))
+    return best / total, sum(compress(weights, map(any, held))) / total
 
 
 def _weigh(nodes: int, holders: NDArray[np.float64]) -> NDArray[np.float64]:

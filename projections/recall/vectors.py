@@ -57,7 +57,10 @@ class NodeVectors:
         quantised = slab.check(vectors)
         self._slab = slab
         places = [place for place, each in enumerate(ids) if each in row_of and each not in self._members]
-        slab.put(np.array([row_of[ids[place]] for place in places], dtype=np.intp), quantised.take(places))
+        rows = np.array([row_of[ids[place]] for place in places], dtype=np.intp)
+        slab.put(rows, quantised if len(rows) == len(ids) else quantised.take(places))
+        if not self._group_of:
+            return
         grown = dict.fromkeys(self._group_of[each] for each in ids if each in self._group_of)
         for place, each in enumerate(ids):
             if each in self._group_of:

@@ -27,10 +27,10 @@ from events.appending import Batch
 from events.dead_letters import DeadLetter
 from events.envelope import NewEvent
 from events.log import GROUP_EVENTS_MAX, READERS, EventLog
-from events.memory import ExtractedFact
+from events.memory import Task
 from events.session import TurnRecorded
 from projections.memory import MemoryParameters
-from projections.ports import ChunkText, IntervalText, MemberText
+from projections.ports import ChunkText, FactsRead, IntervalText, MemberText, TextWritten
 from projections.recall.agpr import NO_EMBEDDER
 from tests.benchmarks.measuring import Figure, Row, Spent, StepTimer, Watch, ms, percentile, sized, us
 from tests.benchmarks.samples import SESSION_GAP_MS, Speech, fresh_log, turns_of
@@ -57,15 +57,18 @@ class TimedModel:
     def name(self) -> str:
         return self._model.name
 
-    async def extract_facts(self, chunk: ChunkText) -> tuple[ExtractedFact, ...]:
+    def version_of(self, task: Task) -> str:
+        return self._model.version_of(task)
+
+    async def extract_facts(self, chunk: ChunkText) -> FactsRead:
         self.extractions += 1
         return await self.extracting.time(self._model.extract_facts(chunk))
 
-    async def summarise(self, interval: IntervalText) -> str:
+    async def summarise(self, interval: IntervalText) -> TextWritten:
         self.summaries += 1
         return await self.summarising.time(self._model.summarise(interval))
 
-    async def merge(self, members: Sequence[MemberText]) -> str:
+    async def merge(self, members: Sequence[MemberText]) -> TextWritten:
         return await self._model.merge(members)
 
 

@@ -17,10 +17,12 @@ from tests.benchmarks import (
     folding,
     forgetting,
     loading,
+    model_calls,
     recall,
     scanning,
     socket_round_trip,
     trees,
+    write_path,
 )
 from tests.benchmarks.measuring import Row, machine
 
@@ -34,6 +36,8 @@ BENCHMARKS: dict[str, Callable[[float], list[Row]]] = {
     "building": building.measure,
     "scanning": scanning.measure,
     "forgetting": forgetting.measure,
+    "model_calls": model_calls.measure,
+    "write_path": write_path.measure,
 }
 
 

@@ -13,9 +13,12 @@ from contextlib import asynccontextmanager
 from itertools import accumulate
 from pathlib import Path
 
-from daemon.building.work import Origin, plan_extractions, plan_summaries
+from daemon.building.extractions import plan_extractions
+from daemon.building.summaries import plan_summaries
+from daemon.building.work import Means, Origin
 from daemon.folding import fold
 from daemon.offline.language_model import OfflineLanguageModel
+from daemon.reading.recalled import GivenOut
 from events.appending import Batch
 from events.envelope import NewEvent
 from events.log import GROUP_EVENTS_MAX, EventLog
@@ -111,7 +114,7 @@ class History:
         self._log = log
         self._user_id = user_id
         self._speech = Speech(seed)
-        self._model = OfflineLanguageModel()
+        self._means = Means(log, OfflineLanguageModel(), GivenOut(log.keys.secret, lambda: 0))
         self._sessions = 0
 
     async def speak(self, turns: int) -> None:
@@ -126,7 +129,7 @@ class History:
     async def extract(self) -> None:
         """The facts of every chunk that waits, and their admission."""
         origin = self._origin()
-        answers = [await work.ask(self._log, self._model) for work in plan_extractions(self.memory, origin)]
+        answers = [await work.ask(self._means) for work in plan_extractions(self.memory, origin)]
         await append_all(self._log, answers)
         await fold(self._log, self.memory)
         await append_all(self._log, self._plan_admissions())
@@ -136,13 +139,13 @@ class History:
         """Every summary that is wanted; how many calls that took."""
         calls = 0
         while planned := list(plan_summaries(self.memory, self._origin())):
-            await append_all(self._log, [await work.ask(self._log, self._model) for work in planned])
+            await append_all(self._log, [await work.ask(self._means) for work in planned])
             await fold(self._log, self.memory)
             calls += len(planned)
         return calls
 
     def _origin(self) -> Origin:
-        return Origin(self._user_id, self.memory.user_seq, self.memory.parameters.generation)
+        return Origin(self.memory.user, self._user_id, self.memory.user_seq, self.memory.parameters.generation)
 
     def _plan_admissions(self) -> list[NewEvent]:
         basis = self.memory.user_seq

@@ -19,6 +19,8 @@ from daemon.building.worker import Worker, WorkerParameters
 from daemon.erasure.erasing import Erasing
 from daemon.erasure.forgetting import Forgetter
 from daemon.memories import MEMORIES_MAX, Memories
+from daemon.models.budget import Budget
+from daemon.reading.recalled import GivenOut
 from events.envelope import Reference
 from events.log import EventLog
 from events.reading import read_user
@@ -41,6 +43,8 @@ MINUTE_MS = 60_000
 SMALL = MemoryParameters(chunk_turns=2, shape=TreeShape(3), concatenation_max=0)
 # Everything that waits, waits for hundredths of a second; what the clock decides waits until it is moved.
 QUICK = WorkerParameters(concurrency=8, first_pause_s=0.01, write_pause_s=0.05, tick_s=0.02)
+# How long a compaction waits for a model that is not there.
+PATIENCE_S = 0.3
 
 
 @dataclass
@@ -59,7 +63,9 @@ class Parts:
     reported: Reported
     turns: int = field(default=0)
 
-    async def say(self, *contents: str, session_id: str = "s1", user_id: str = "alice") -> None:
+    async def say(
+        self, *contents: str, session_id: str = "s1", user_id: str = "alice", role: str = "user"
+    ) -> None:
         """Turns of a session, a minute apart."""
         for content in contents:
             self.turns += 1
@@ -68,6 +74,7 @@ class Parts:
                 user_id=user_id,
                 session_id=session_id,
                 turn_id=f"t{self.turns}",
+                role=role,
                 happened_at=MONDAY + self.turns * MINUTE_MS,
             )
             await self.log.append(a_batch(turn))
@@ -119,14 +126,18 @@ def build_parts(
     memories_max: int = MEMORIES_MAX,
     eventtree: EventTreeParameters | None = None,
     agpr: AgprParameters | None = None,
+    budget: Budget | None = None,
 ) -> Parts:
     """The parts, built as daemon/app.py does it."""
     model = model or ScriptedModel()
     embedder = embedder or ScriptedEmbedder()
     reported = Reported()
     memories = Memories(log, memory, reported, memories_max)
-    working = Worker(log, memories, model, worker, clock, reported)
-    compactor = Compactor(log, memories, working, model, embedder, eventtree or EventTreeParameters())
+    given_out = GivenOut(log.keys.secret, clock)
+    working = Worker(log, memories, model, worker, clock, reported, budget=budget, given_out=given_out)
+    compactor = Compactor(
+        log, memories, working, embedder, eventtree or EventTreeParameters(), patience_s=PATIENCE_S
+    )
     answerer = Answerer(
         log.keys,
         log,
@@ -135,6 +146,7 @@ def build_parts(
         agpr or AgprParameters(),
         lambda user: compactor.planned.get(user, 0),
         clock,
+        give_out=given_out.note,
     )
     erasing = erasing_without_a_server(log, log.path.parent, clock, reported)
     forgetter = Forgetter(erasing, memories, wait_s=5)

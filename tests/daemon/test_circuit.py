@@ -1,22 +1,8 @@
-"""When an endpoint is asked again: pauses, what Retry-After says, and a circuit that opens and lets one try."""
+"""Whether an endpoint is asked at all: a circuit that opens and lets one try."""
 
 from __future__ import annotations
 
-import pytest
-
-from daemon.models.circuit import (
-    FAILURES_MAX,
-    OPEN_MAX_S,
-    OPEN_S,
-    PAUSE_MAX_S,
-    RETRY_AFTER_MAX_S,
-    Circuit,
-    choose_pause,
-    read_retry_after,
-)
-
-# 2024-07-01T12:00:00Z
-NOON = 1_719_835_200.0
+from daemon.models.circuit import FAILURES_MAX, OPEN_MAX_S, OPEN_S, Circuit
 
 
 def failing(times: int, now: float = 0.0) -> Circuit:
@@ -24,41 +10,6 @@ def failing(times: int, now: float = 0.0) -> Circuit:
     for _ in range(times):
         circuit.note_failure("broken", now)
     return circuit
-
-
-@pytest.mark.parametrize(
-    ("header", "wait_s"),
-    [
-        (None, None),
-        ("1", 1.0),
-        ("0", 0.0),
-        ("1.5", 1.5),
-        ("100", 100.0),
-        ("86400", RETRY_AFTER_MAX_S),
-        ("-1", None),
-        ("soon", None),
-        ("", None),
-        ("nan", None),
-        ("inf", None),
-        ("Mon, 01 Jul 2024 12:00:07 GMT", 7.0),
-        ("Mon, 01 Jul 2024 11:00:00 GMT", None),
-        ("Mon, 99 Jul 2024 12:00:07 GMT", None),
-    ],
-)
-def test_retry_after_is_seconds_or_a_date_and_nothing_else(header: str | None, wait_s: float | None) -> None:
-    assert read_retry_after(header, NOON) == wait_s
-
-
-def test_pauses_double_up_to_a_bound_and_chance_shortens_them() -> None:
-    whole = [choose_pause(attempt, 1.0) for attempt in range(1, 9)]
-    half = [choose_pause(attempt, 0.5) for attempt in range(1, 9)]
-
-    assert whole == [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, PAUSE_MAX_S, PAUSE_MAX_S]
-    assert half == [pause / 2 for pause in whole]
-
-
-def test_what_a_server_asks_for_is_waited() -> None:
-    assert choose_pause(1, 0.0, 3.0) == 3.0
 
 
 def test_a_circuit_opens_after_some_failures_in_a_row() -> None:
@@ -117,3 +68,10 @@ def test_a_server_that_asks_to_be_left_alone_is_at_once() -> None:
 
     assert not circuit.lets_through(109.9)
     assert circuit.lets_through(110.0)
+
+
+def test_it_says_when_the_next_try_may_go_out() -> None:
+    circuit = failing(FAILURES_MAX)
+
+    assert [circuit.retry_in_s(at) for at in (0.0, 1.0, OPEN_S, OPEN_S + 1)] == [OPEN_S, OPEN_S - 1, 0.0, 0.0]
+    assert failing(FAILURES_MAX - 1).retry_in_s(0.0) == 0.0

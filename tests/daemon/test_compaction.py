@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 
-from daemon.building.compaction import CompactionRunning, live_nodes
-from daemon.building.work import AnswerInvalid
+from daemon.building.compaction import CompactionRunning
+from daemon.building.live_nodes import copy_standing, live_nodes
+from daemon.models.budget import Budget
 from daemon.serving.handlers import CompactParams
 from events.log import EventLog
-from events.memory import NodesMerged, UnitsPartitioned
+from events.memory import NodesMerged, ParkReason, Task, UnitsPartitioned, Usage, WorkParked
 from events.reading import read_user
 from projections.digests import digest_memory
 from projections.eventtree.parameters import EventTreeParameters
+from projections.ports import AnswerUnusable, ModelFailed, ModelUnavailable
 from tests.builders import KEYS, ManualClock
-from tests.daemon.parts_in_use import ALICE, Parts, build_parts, event_types, running, running_forgetter
-from tests.scripted_models import Call, ModelFailed
+from tests.daemon.parts_in_use import ALICE, QUICK, Parts, build_parts, event_types, running, running_forgetter
+from tests.scripted_models import UNSTORABLE, Call
 from tests.stored import stored_bytes
 from tests.waiting import wait_until
 
@@ -33,7 +36,7 @@ async def learn(parts: Parts, facts: int, session_id: str = "s1", first: int = 0
 
 
 def merges(parts: Parts) -> list[Call]:
-    return [call for call in parts.model.calls if call.task is None]
+    return [call for call in parts.model.calls if call.task is Task.MERGE]
 
 
 async def groups_of(parts: Parts) -> list[int]:
@@ -70,7 +73,7 @@ async def test_a_group_answers_in_place_of_its_members(parts: Parts) -> None:
     memory = await parts.memory()
 
     grouped = set(memory.units.group_of)
-    assert len(live_nodes(memory)) == 10
+    assert len(live_nodes(copy_standing(memory))) == 10
     assert not grouped & memory.nodes.row_of.keys()
     assert memory.units.groups.keys() <= memory.nodes.row_of.keys()
 
@@ -117,29 +120,103 @@ async def test_nothing_to_compact_is_no_error(parts: Parts) -> None:
     assert (result.facts, result.groups, result.cut) == (0, 0, 0.0)
 
 
-async def test_a_failed_merge_keeps_what_the_others_paid_for_and_the_next_run_goes_on(parts: Parts) -> None:
-    await learn(parts, 40)
-    parts.model.queue.extend(["a text", "another text", ModelFailed("thing 3"), *["text"] * 20])
-    with pytest.raises(ModelFailed):
-        await parts.compactor.compact(ALICE, 0.5)
-    after_failure, asked = len(await groups_of(parts)), len(merges(parts))
-    parts.model.queue.clear()
+async def test_a_merge_that_is_given_up_is_parked_with_the_lineage_of_its_facts_and_the_others_are_recorded(
+    parts: Parts,
+) -> None:
+    await learn(parts, 20, "s1")
+    await learn(parts, 20, "s2")
+    parts.model.queue.extend(["a text", "another text", AnswerUnusable(ParkReason.REFUSED, Usage(calls=2))])
     result = await parts.compactor.compact(ALICE, 0.5)
+    groups, asked = len(await groups_of(parts)), len(merges(parts))
+    events = await parts.log.read(lambda db: read_user(db, ALICE, limit=1000))
 
-    assert asked - after_failure == 1, "every other answer was recorded"
-    assert after_failure >= 8
-    assert result.nodes_after == 20
-    assert len(merges(parts)) - asked == result.groups <= 2
+    (parked,) = [each for each in events if isinstance(each.event, WorkParked)]
+    assert isinstance(parked.event, WorkParked)
+    assert (parked.event.task, parked.event.reason) == (Task.MERGE, ParkReason.REFUSED)
+    assert parked.event.usage == Usage(calls=2)
+    assert parked.event.request in (await parts.memory()).units.parked
+    assert set(parked.lineage) <= {KEYS.session("alice", "s1"), KEYS.session("alice", "s2")} != set()
+    assert (result.parked, result.groups, result.waiting) == (1, groups, 0)
+    assert groups == asked - 1 >= 8, "every other answer was recorded"
     assert parts.compactor.planned == {}
 
 
-async def test_an_empty_answer_makes_no_group(parts: Parts) -> None:
-    await learn(parts, 4)
-    parts.model.queue.append("  \n")
-    with pytest.raises(AnswerInvalid):
-        await parts.compactor.compact(ALICE, 0.3)
+async def test_parked_merges_are_not_asked_again(parts: Parts) -> None:
+    await learn(parts, 20)
+    parts.model.queue.extend([AnswerUnusable(ParkReason.REFUSED)] * 50)
+    first = await parts.compactor.compact(ALICE, 0.5)
+    asked, head = len(merges(parts)), parts.log.head
+    again = await parts.compactor.compact(ALICE, 0.5)
 
-    assert await groups_of(parts) == []
+    assert (first.parked, again.parked) == (asked, asked)
+    assert (len(merges(parts)), parts.log.head) == (asked, head)
+
+
+async def test_a_merge_that_fails_is_tried_again_and_the_calls_before_are_counted(parts: Parts) -> None:
+    await learn(parts, 4)
+    parts.model.queue.extend([ModelFailed("thing 3", Usage(calls=1, prompt_tokens=7)), RuntimeError("thing 3")])
+    result = await parts.compactor.compact(ALICE, 0.3)
+    events = await parts.log.read(lambda db: read_user(db, ALICE, limit=1000))
+
+    (merged,) = [each.event for each in events if isinstance(each.event, NodesMerged)]
+    assert (result.groups, result.parked, len(merges(parts))) == (1, 0, 3)
+    assert merged.usage == Usage(calls=1, prompt_tokens=7)
+
+
+@pytest.mark.parametrize("text", ["  \n", UNSTORABLE])
+async def test_a_text_that_is_none_makes_no_group(parts: Parts, text: str) -> None:
+    await learn(parts, 4)
+    parts.model.queue.append(text)
+    result = await parts.compactor.compact(ALICE, 0.3)
+
+    assert (await groups_of(parts), result.parked) == ([], 1)
+    assert parts.reported.fields("worker.work_parked") == [{"task": Task.MERGE, "reason": "answer_invalid"}]
+
+
+async def test_a_model_that_is_away_for_a_moment_is_waited_for(parts: Parts) -> None:
+    await learn(parts, 20)
+    parts.model.queue.append(ModelUnavailable("it is away", 0.05))
+    result = await parts.compactor.compact(ALICE, 0.5)
+
+    assert (result.nodes_after, result.waiting, result.waits_for) == (10, 0, None)
+
+
+async def test_what_a_model_that_stays_away_leaves_undone_is_said_and_done_the_next_time(parts: Parts) -> None:
+    await learn(parts, 20)
+    parts.model.queue.extend(["a text", *[ModelUnavailable("it is away", 0.05)] * 200])
+    first = await parts.compactor.compact(ALICE, 0.5)
+    parts.model.queue.clear()
+    await wait_until(lambda: parts.worker.engine.away is None)
+    again = await parts.compactor.compact(ALICE, 0.5)
+
+    assert (first.groups, first.waits_for) == (1, "it is away")
+    assert first.waiting > 3
+    assert (again.nodes_after, again.waiting) == (10, 0)
+    assert not [each for each in await event_types(parts.log) if each == "work.parked"]
+
+
+async def test_nobody_waits_for_a_budget_that_is_spent(log: EventLog, clock: ManualClock) -> None:
+    parts = build_parts(log, clock, budget=Budget(100, 0, clock))
+    await learn(parts, 20)
+    parts.worker.engine.budget.spend(ALICE, Usage(prompt_tokens=100))
+    result = await parts.compactor.compact(ALICE, 0.5)
+
+    assert (result.groups, merges(parts)) == (0, [])
+    assert result.waiting > 3
+    assert "models.tokens_per_day" in (result.waits_for or "")
+
+
+async def test_no_more_groups_are_begun_than_there_are_slots(log: EventLog, clock: ManualClock) -> None:
+    parts = build_parts(log, clock, worker=replace(QUICK, concurrency=3))
+    await learn(parts, 40)
+    parts.model.held = True
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(parts.compactor.compact, ALICE, 0.5)
+        await parts.until_asked(3)
+        begun = len(anyio.get_running_tasks())
+        parts.model.release()
+
+    assert begun <= 3 + 3, "three fusings, the compaction, the test and what runs it"
 
 
 async def test_a_second_compaction_of_the_same_user_is_told_to_wait(parts: Parts) -> None:

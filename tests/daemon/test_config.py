@@ -24,6 +24,7 @@ from daemon.config import (
 )
 from daemon.config_models import AGPR_BY_EMBEDDER
 from daemon.config_values import ConfigInvalid
+from daemon.models.prices import Price
 from projections.recall.agpr import NO_EMBEDDER, PAPER, AgprParameters
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "deploy" / "memforest.toml"
@@ -47,6 +48,10 @@ OTHERS: dict[str, object] = {
     "metrics.listen": "127.0.0.1:9464",
     "models.concurrency": 4,
     "models.embedder": "static",
+    "models.chat_json": "json_object",
+    "models.timeout_s": 30.5,
+    "models.tokens_per_day": 2_000_000,
+    "models.tokens_per_day_user": 50_000,
     "log.level": "debug",
     "log.format": "json",
     "memtree.chunk_turns": 4,
@@ -73,16 +78,22 @@ OTHERS: dict[str, object] = {
     "search.map_from_mb": 64,
     "search.graph_from_nodes": 200_000,
 }
-# Keys of what this release does not have yet: any value is an error that says so.
-NOT_YET = {"models.chat_url", "models.chat_model"}
-# Keys of which one needs another.
-OF_AN_ENDPOINT: dict[str, object] = {
+# The key that switches a chat model on, by its being set.
+SWITCH = "models.chat_model"
+# Keys of which one needs another: of an embedder at an endpoint, of a chat model there, and of either.
+OF_AN_EMBEDDER: dict[str, object] = {
     "models.embed_url": "http://127.0.0.1:8080/v1",
     "models.embed_model": "bge-m3",
     "models.embed_dimensions": 512,
-    "models.api_key": "sk-Xylophon",
+    "models.embed_api_key": "sk-Xylophon",
 }
+OF_A_CHAT_MODEL: dict[str, object] = {
+    "models.chat_url": "http://127.0.0.1:8080/v1",
+    "models.chat_extra_body": '{"seed": 7}',
+}
+OF_EITHER: dict[str, object] = {"models.api_key": "sk-Xylophon"}
 ENDPOINT = {"MEMFOREST_MODELS_EMBEDDER": "endpoint", "MEMFOREST_MODELS_EMBED_MODEL": "some"}
+CHAT = {"MEMFOREST_MODELS_CHAT_MODEL": "gpt-4.1-mini"}
 
 
 def value_of(config: Config, name: str) -> object:
@@ -113,7 +124,13 @@ def refusal(tmp_path: Path, text: str = "", environ: dict[str, str] | None = Non
 
 
 def test_these_tests_know_every_key() -> None:
-    assert {name for name, _ in config_keys()} == OTHERS.keys() | NOT_YET | OF_AN_ENDPOINT.keys()
+    assert {name for name, _ in config_keys()} == {
+        *OTHERS,
+        *OF_AN_EMBEDDER,
+        *OF_A_CHAT_MODEL,
+        *OF_EITHER,
+        SWITCH,
+    }
 
 
 def test_there_are_at_most_40_operational_keys() -> None:
@@ -135,18 +152,10 @@ def test_each_key_is_read_from_the_file_and_from_the_environment_which_wins(tmp_
     assert [value_of(config, name) for config in (by_file, by_environment, both)] == [other, other, other]
 
 
-@pytest.mark.parametrize("name", sorted(NOT_YET))
-def test_models_at_an_endpoint_are_refused_until_they_are_there(tmp_path: Path, name: str) -> None:
-    sentence = refusal(tmp_path, environ={variable(name): "Xylophon"})
-
-    assert name in sentence
-    assert "Xylophon" not in sentence
-
-
-@pytest.mark.parametrize("name", sorted(OF_AN_ENDPOINT))
+@pytest.mark.parametrize("name", sorted(OF_AN_EMBEDDER | OF_EITHER))
 def test_keys_of_an_endpoint_are_read_when_one_is_chosen_and_refused_otherwise(tmp_path: Path, name: str) -> None:
     """Nothing is sent anywhere because a URL or a key is set somewhere."""
-    other = OF_AN_ENDPOINT[name]
+    other = (OF_AN_EMBEDDER | OF_EITHER)[name]
     chosen = read_config(None, {**ENDPOINT, variable(name): str(other)})
     sentence = refusal(tmp_path, environ={variable(name): str(other)})
 
@@ -154,6 +163,39 @@ def test_keys_of_an_endpoint_are_read_when_one_is_chosen_and_refused_otherwise(t
     assert name in sentence
     assert 'models.embedder = "endpoint"' in sentence
     assert "Xylophon" not in sentence
+
+
+@pytest.mark.parametrize("name", sorted(OF_A_CHAT_MODEL | OF_EITHER))
+def test_keys_of_a_chat_model_are_read_when_one_is_named_and_refused_otherwise(tmp_path: Path, name: str) -> None:
+    other = (OF_A_CHAT_MODEL | OF_EITHER)[name]
+    chosen = read_config(None, {**CHAT, variable(name): str(other)})
+    sentence = refusal(tmp_path, environ={variable(name): str(other)})
+
+    assert value_of(chosen, name) == other
+    assert name in sentence
+    assert SWITCH in sentence
+    assert "Xylophon" not in sentence
+
+
+@pytest.mark.parametrize("name", sorted(OF_AN_EMBEDDER))
+def test_a_chat_model_sends_nothing_to_an_embedder_s_endpoint(tmp_path: Path, name: str) -> None:
+    assert name in refusal(tmp_path, environ={**CHAT, variable(name): str(OF_AN_EMBEDDER[name])})
+    assert read_config(None, CHAT).models.embedder == "hashing"
+
+
+def test_an_embedder_s_endpoint_leaves_reading_and_writing_to_the_model_here() -> None:
+    assert not read_config(None, ENDPOINT).models.asks_endpoint
+    assert not Config().models.asks_endpoint
+    assert read_config(None, CHAT).models.asks_endpoint
+
+
+def test_the_embedder_s_endpoint_has_the_chat_model_s_key_unless_it_has_its_own() -> None:
+    both = {**ENDPOINT, **CHAT, "MEMFOREST_MODELS_API_KEY": "sk-1"}
+    own = {**both, "MEMFOREST_MODELS_EMBED_API_KEY": "sk-2"}
+
+    assert read_config(None, both).models.embed_key == "sk-1"
+    assert read_config(None, own).models.embed_key == "sk-2"
+    assert read_config(None, own).models.api_key == "sk-1"
 
 
 def test_what_an_endpoint_needs_comes_from_openai_s_variables_when_it_is_not_set() -> None:
@@ -167,9 +209,20 @@ def test_what_an_endpoint_needs_comes_from_openai_s_variables_when_it_is_not_set
     unused = read_config(None, environ).models
 
     assert (neither.api_key, neither.embed_url) == ("", "https://api.openai.com/v1")
-    assert (theirs.api_key, theirs.embed_url) == ("sk-1", "http://127.0.0.1:1/v1")
+    assert (theirs.api_key, theirs.embed_url, theirs.chat_url) == ("sk-1", "http://127.0.0.1:1/v1", "")
     assert (ours.api_key, ours.embed_url) == ("sk-2", "https://host")
-    assert (unused.api_key, unused.embed_url) == ("", "")
+    assert (unused.api_key, unused.embed_url, unused.chat_url) == ("", "", "")
+
+
+def test_a_chat_model_is_asked_where_openai_s_variables_say_unless_its_url_is_set() -> None:
+    environ = {"OPENAI_API_KEY": "sk-1", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}
+    neither = read_config(None, CHAT).models
+    theirs = read_config(None, {**environ, **CHAT}).models
+    ours = read_config(None, {**environ, **CHAT, "MEMFOREST_MODELS_CHAT_URL": "https://host"}).models
+
+    assert (neither.api_key, neither.chat_url) == ("", "https://api.openai.com/v1")
+    assert (theirs.api_key, theirs.chat_url, theirs.embed_url) == ("sk-1", "http://127.0.0.1:1/v1", "")
+    assert (ours.api_key, ours.chat_url) == ("sk-1", "https://host")
 
 
 @pytest.mark.parametrize(
@@ -180,11 +233,81 @@ def test_what_an_endpoint_needs_comes_from_openai_s_variables_when_it_is_not_set
         ({**ENDPOINT, "MEMFOREST_MODELS_EMBED_URL": "host:8080"}, "models.embed_url"),
         ({**ENDPOINT, "MEMFOREST_MODELS_EMBED_DIMENSIONS": "-1"}, "models.embed_dimensions"),
         ({**ENDPOINT, "MEMFOREST_MODELS_EMBED_DIMENSIONS": "8193"}, "models.embed_dimensions"),
+        ({**CHAT, "MEMFOREST_MODELS_CHAT_URL": "host:8080"}, "models.chat_url"),
+        ({**CHAT, "MEMFOREST_MODELS_CHAT_URL": "http://[host"}, "models.chat_url"),
+        ({**CHAT, "OPENAI_BASE_URL": "ftp://host"}, "models.chat_url"),
     ],
 )
 def test_an_endpoint_that_cannot_be_asked_is_refused_by_the_key(environ: dict[str, str], named: str) -> None:
     with pytest.raises(ConfigInvalid, match=named):
         read_config(None, environ)
+
+
+def test_further_fields_of_a_request_are_an_object_of_json() -> None:
+    text = '{"chat_template_kwargs": {"enable_thinking": false}, "temperature": 0}'
+    found = read_config(None, {**CHAT, "MEMFOREST_MODELS_CHAT_EXTRA_BODY": text}).models
+
+    assert found.extra_body == {"chat_template_kwargs": {"enable_thinking": False}, "temperature": 0}
+    assert Config().models.extra_body == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "seed=7",
+        "[1]",
+        "7",
+        "{",
+        "[" * 100_000,
+        *(f'{{"{ours}": null}}' for ours in ("messages", "model", "n", "response_format", "stream")),
+    ],
+)
+def test_fields_of_a_request_that_are_no_object_or_the_daemon_s_are_refused(text: str) -> None:
+    with pytest.raises(ConfigInvalid, match=r"models\.chat_extra_body"):
+        read_config(None, {**CHAT, "MEMFOREST_MODELS_CHAT_EXTRA_BODY": text})
+
+
+def test_prices_are_read_for_each_model(tmp_path: Path) -> None:
+    text = """
+        [[prices]]
+        model = "gpt-4.1-mini"
+        prompt = 0.4
+        cached = 0.1
+        completion = 1.6
+        [[prices]]
+        model = "qwen3"
+        prompt = 1
+    """
+    prices = read_text(tmp_path, text).prices
+
+    assert prices == (
+        Price("gpt-4.1-mini", prompt=0.4, cached=0.1, completion=1.6),
+        Price("qwen3", prompt=1.0, cached=None, completion=0.0),
+    )
+    assert Config().prices == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("prices = 7", "[[prices]]"),
+        ("prices = [7]", "[[prices]]"),
+        ("[prices]\nmodel = 'm'", "[[prices]]"),
+        ("[[prices]]\nprompt = 1", "prices.model"),
+        ("[[prices]]\nmodel = ''", "prices.model"),
+        ("[[prices]]\nmodel = 7", "prices.model"),
+        ("[[prices]]\nmodel = 'm'\noutput = 1", "prices.output"),
+        *(
+            (f"[[prices]]\nmodel = 'm'\n{key} = {value}", f"prices.{key}")
+            for key in ("prompt", "cached", "completion")
+            for value in ("-0.1", "nan", "inf", "'1'", "true", "1e7", "1" + "0" * 400)
+        ),
+        ("[[prices]]\nmodel = 'm'\n[[prices]]\nmodel = 'm'", "two prices"),
+        ("[[prices]]\nmodel = 'm'\n" * 257, "at most 256"),
+    ],
+)
+def test_a_price_that_is_none_is_refused_by_its_key(tmp_path: Path, text: str, named: str) -> None:
+    assert named in refusal(tmp_path, text)
 
 
 @pytest.mark.parametrize(("embedder", "base"), AGPR_BY_EMBEDDER.items())
@@ -265,6 +388,10 @@ def test_yes_and_no_are_true_and_false_or_1_and_0(text: str) -> None:
     [
         *(("models.concurrency", value) for value in (0, -1, 4097)),
         *(("models.embedder", value) for value in ("", "Hashing")),
+        *(("models.chat_json", value) for value in ("", "json", "JSON_SCHEMA")),
+        *(("models.timeout_s", value) for value in (0, 0.5, 3601, "nan", "inf")),
+        *(("models.tokens_per_day", value) for value in (-1, 1 << 63)),
+        *(("models.tokens_per_day_user", value) for value in (-1, 1 << 63)),
         *(("log.level", value) for value in ("", "INFO", "trace")),
         ("log.format", "xml"),
         *(("memtree.chunk_turns", value) for value in (0, 65)),
@@ -361,6 +488,9 @@ def test_the_command_shows_every_key_and_no_password(tmp_path: Path) -> None:
         "MEMFOREST_MODELS_EMBEDDER": "endpoint",
         "MEMFOREST_MODELS_EMBED_MODEL": "bge-m3",
         "MEMFOREST_MODELS_EMBED_URL": "http://alice:Xylophon@host/v1",
+        "MEMFOREST_MODELS_EMBED_API_KEY": "sk-Xylophon",
+        "MEMFOREST_MODELS_CHAT_MODEL": "gpt-4.1-mini",
+        "MEMFOREST_MODELS_CHAT_URL": "https://alice:Xylophon@host/v1?key=Xylophon",
         "MEMFOREST_MODELS_API_KEY": "sk-Xylophon",
         "MEMFOREST_AGPR_SMOOTHING": "0.125",
     }
@@ -370,7 +500,9 @@ def test_the_command_shows_every_key_and_no_password(tmp_path: Path) -> None:
     assert [line.split(" = ")[0] for line in result.output.splitlines()] == [name for name, _ in config_keys()]
     assert 'bus.url = "nats://host:4222"' in result.output
     assert 'models.embed_url = "http://host/v1"' in result.output
+    assert 'models.chat_url = "https://host/v1"' in result.output
     assert 'models.api_key = "(set)"' in result.output
+    assert 'models.embed_api_key = "(set)"' in result.output
     assert f'data.dir = "{tmp_path}"' in result.output
     assert "Xylophon" not in result.output
 

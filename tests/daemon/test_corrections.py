@@ -9,7 +9,6 @@ import pytest
 
 from daemon.asking.answer_types import Source
 from daemon.asking.structures import FactShown, PageParams, Structures
-from daemon.building.compaction import live_nodes
 from daemon.building.correction_plans import FactUnknown
 from daemon.building.corrections import (
     TEXT_CHARACTERS_MAX,
@@ -19,6 +18,7 @@ from daemon.building.corrections import (
     FactSettled,
     PinParams,
 )
+from daemon.building.live_nodes import copy_standing, live_nodes
 from daemon.building.replaying import Replaying, ReplayParams
 from daemon.erasure.receipts import UserUnknown
 from daemon.folding import fold_from_nothing
@@ -122,7 +122,8 @@ async def test_it_stays_away_when_the_session_is_extracted_again(
 ) -> None:
     await learn(parts, BOSTON, "She has a cat.")
     await corrections.retract(about((await known(structures))[BOSTON]))
-    replaying = Replaying(parts.log, parts.memories, clock)
+    replaying = Replaying(parts.log, parts.memories, parts.model, clock)
+    parts.model.prompts += 1
     async with running(parts):
         await replaying.replay(ReplayParams(user_id="alice", session_id="s1"))
         await wait_until(lambda: len(parts.model.calls) >= 2)
@@ -262,7 +263,7 @@ async def test_a_pinned_fact_is_shown_as_such_and_stays_out_of_groups(
     await parts.compactor.compact(ALICE, 0.7)
     assert not (await corrections.get(about(grouped))).group
     result = await parts.compactor.compact(ALICE, 0.7)
-    assert result.nodes_after == len(live_nodes(memory))
+    assert result.nodes_after == len(live_nodes(copy_standing(memory)))
     await check_fold(parts)
 
 
@@ -288,8 +289,10 @@ async def test_a_fact_that_was_extracted_again_and_is_let_go_stands_on_the_new_e
     await learn(parts, BOSTON)
     fact = (await known(structures))[BOSTON]
     await corrections.pin(PinParams(user_id="alice", fact_id=fact.id))
+    replaying = Replaying(parts.log, parts.memories, parts.model, clock)
+    parts.model.prompts += 1
     async with running(parts):
-        await Replaying(parts.log, parts.memories, clock).replay(ReplayParams(user_id="alice", session_id="s1"))
+        await replaying.replay(ReplayParams(user_id="alice", session_id="s1"))
         await wait_until(lambda: len(parts.model.calls) >= 2)
         await parts.until_done()
     assert (await corrections.get(about(fact))).pinned

@@ -11,7 +11,7 @@ from daemon.building.corrections import Corrections, CorrectParams, FactParams, 
 from events.log import EventLog
 from events.memory import ExtractedFact, FactCorrected, FactPinned, FactRetracted, FactsExtracted
 from events.reading import read_user
-from projections.ports import ChunkText
+from projections.ports import ChunkText, FactsRead
 from tests.builders import MONDAY, ManualClock, a_retraction
 from tests.daemon.parts_in_use import ALICE, Parts, build_parts, running
 from tests.scripted_models import ScriptedModel
@@ -26,11 +26,11 @@ ACTIONS = pytest.mark.parametrize("action", ["retract", "correct", "pin", "unpin
 class ModelWithContext(ScriptedModel):
     """Reads one fact in a chunk: what the turn before it was about."""
 
-    async def extract_facts(self, chunk: ChunkText) -> tuple[ExtractedFact, ...]:
+    async def extract_facts(self, chunk: ChunkText) -> FactsRead:
         await super().extract_facts(chunk)
         reads_it = chunk.previous is not None and "xylophon" in chunk.previous.text
         text = BROKE if reads_it else "Alice speaks."
-        return (ExtractedFact(text, (0,), MONDAY, MONDAY),)
+        return FactsRead((ExtractedFact(text, (0,), MONDAY, MONDAY),))
 
 
 @pytest.fixture

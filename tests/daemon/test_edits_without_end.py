@@ -121,8 +121,9 @@ async def test_the_worker_plans_others_meanwhile(parts: Parts, edited: EditedLog
         for content in ("Nate swims.", "Nate sings."):
             await parts.say(content, user_id="bob", session_id="of bob")
         await wait_until(lambda: bool(parts.model.calls))
+        asked = repr(parts.model.calls[0].question)
 
-    assert "Nate swims." in repr(parts.model.calls[0].question)
+    assert "Nate swims." in asked
 
 
 async def test_a_fold_from_nothing_ends_where_the_log_stood_as_it_began(parts: Parts, edited: EditedLog) -> None:

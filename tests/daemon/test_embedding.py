@@ -17,21 +17,21 @@ import pytest
 from daemon.bus.embedded_bus import LOOPBACK, free_port
 from daemon.config import hide_password
 from daemon.models.circuit import FAILURES_MAX, OPEN_S
+from daemon.models.client import Client
 from daemon.models.embedding import (
     ANSWER_BYTES_MAX,
     BATCH_TEXTS_MAX,
+    BATCHES_BEFORE_MORE,
     TEXT_CHARACTERS_MAX,
     TEXT_CHARACTERS_MIN,
     EndpointEmbedder,
-    Patience,
-    _make_client,
 )
+from daemon.models.endpoint import Patience
 from projections.ports import EmbedderUnavailable, TextRefused
 from tests.openai_stub import Answers, Asked, Drips, Fault, Hangs, Mangles, OpenAiStub, Resets, running_stub
 from tests.waiting import wait_until
 
 KEY = "sk-Xylophon"
-# Importing the SDK comes out of the first attempt.
 QUICK = Patience(attempt_s=2.0, call_s=4.0)
 BRIEF = Patience(attempt_s=2.0, call_s=0.5)
 SHORT = Patience(attempt_s=0.2, call_s=0.5)
@@ -45,10 +45,8 @@ async def stub() -> AsyncGenerator[OpenAiStub]:
 
 @asynccontextmanager
 async def asking(stub: OpenAiStub, **more: object) -> AsyncGenerator[EndpointEmbedder]:
-    """An embedder whose client is there already."""
     options = {"stored": QUICK, "question": QUICK, **more}
     embedder = EndpointEmbedder(stub.url, "some-model", KEY, **options)  # type: ignore[arg-type]
-    await embedder._open()
     try:
         yield embedder
     finally:
@@ -96,8 +94,7 @@ async def test_either_http_library_will_do_and_neither_follows_a_redirect(
     if with_aiohttp:
         pytest.importorskip("aiohttp")
     async with asking(stub) as embedder:
-        await embedder.close()
-        embedder._client = _make_client(stub.url, KEY, with_aiohttp=with_aiohttp)
+        embedder.endpoint._client = Client(stub.url, KEY, 16, with_aiohttp=with_aiohttp)
         rows = await embedder.embed(["one"])
         stub.faults.append(Resets())
         again = await embedder.embed(["one"])
@@ -226,7 +223,7 @@ async def test_an_endpoint_that_says_nothing_or_never_ends_is_left_within_the_de
         reason = await refusal(embedder)
         took_s = time.perf_counter() - began
         stub.always = None
-        embedder.circuit.note_success()
+        embedder.endpoint.circuit.note_success()
         await embedder.embed(["one"])  # the pool has a connection left
 
     assert "in time" in reason
@@ -258,9 +255,8 @@ async def test_an_error_that_unfolds_without_end_is_read_no_further_than_a_reaso
     bomb = gzip.compress(bytes(ANSWER_BYTES_MAX), 1)
     stub.always = Answers(400, {"content-encoding": "gzip"}, bomb)
     async with asking(stub) as embedder:
-        await embedder.close()
-        embedder._client = _make_client(stub.url, KEY, with_aiohttp=with_aiohttp)
-        await embedder._open()
+        embedder.endpoint._client = Client(stub.url, KEY, 16, with_aiohttp=with_aiohttp)
+        await embedder.endpoint._client.open()
         tracemalloc.start()
         reason = await refusal(embedder)
         _, peak_bytes = tracemalloc.get_traced_memory()
@@ -360,11 +356,11 @@ async def test_after_some_failures_it_is_not_asked_for_a_while_and_then_once(stu
         took_s = time.perf_counter() - began
         asked = len(stub.asked)
         stub.always = None
-        embedder.circuit._open_until = 0.0
+        embedder.endpoint.circuit._open_until = 0.0
         with pytest.raises(EmbedderUnavailable):
             await embedder.embed_question("somebody waits, so a question does not try")
-        embedder.circuit.note_failure("still", anyio.current_time() - 2 * OPEN_S)
-        embedder.circuit._open_until = 0.0  # some seconds later
+        embedder.endpoint.circuit.note_failure("still", anyio.current_time() - 2 * OPEN_S)
+        embedder.endpoint.circuit._open_until = 0.0  # some seconds later
         await embedder.embed(["a"])
 
     assert "key" in reason
@@ -378,12 +374,39 @@ async def test_a_server_that_is_too_slow_for_many_texts_gets_fewer(stub: OpenAiS
     async with asking(stub, stored=SHORT) as embedder:
         for _ in range(2):
             await refusal(embedder, *texts)
-            embedder.circuit.note_success()  # it is a matter of how many texts, not of how often
+            embedder.endpoint.circuit.note_success()  # it is a matter of how many texts, not of how often
         rows = await embedder.embed(texts)
     sizes = [len(asked.texts) for asked in stub.asked]
 
     assert rows.shape == (BATCH_TEXTS_MAX, 8)
     assert all(one >= other for one, other in pairwise(sizes))
+
+
+async def test_a_server_that_is_quick_again_gets_more_texts_again(stub: OpenAiStub) -> None:
+    async with asking(stub, stored=SHORT) as embedder:
+        await embedder.embed(["a"])
+        stub.faults.append(Hangs())
+        stub.faults.append(Hangs())
+        stub.faults.append(Hangs())
+        await refusal(embedder, *["b"] * BATCH_TEXTS_MAX)
+        stub.faults.clear()
+        stub.asked.clear()
+        texts = ["c"] * (BATCH_TEXTS_MAX // 2)
+        for _ in range(BATCHES_BEFORE_MORE):
+            await embedder.embed(texts * 2)
+    sizes = [len(asked.texts) for asked in stub.asked]
+
+    assert sizes[:BATCHES_BEFORE_MORE] == [BATCH_TEXTS_MAX // 2] * BATCHES_BEFORE_MORE
+    assert sizes[-1] == BATCH_TEXTS_MAX
+
+
+async def test_the_tokens_of_all_answers_are_counted(stub: OpenAiStub) -> None:
+    async with asking(stub) as embedder:
+        before = embedder.prompt_tokens
+        await embedder.embed(["one two three", "four"])
+        await embedder.embed_question("five")
+
+    assert (before, embedder.prompt_tokens) == (0, 5)
 
 
 async def test_a_cancelled_call_leaves_the_embedder_as_it_was(stub: OpenAiStub) -> None:

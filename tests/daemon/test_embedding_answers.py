@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daemon.models.embedding_answers import AnswerRefused, read_vectors
+from daemon.models.embedding_answers import read_vectors
+from daemon.models.failures import AnswerRefused
 
 
 def answer(*embeddings: object, indexes: list[object] | None = None) -> bytes:
     items: list[dict[str, Any]] = [{"object": "embedding", "embedding": each} for each in embeddings]
     for item, index in zip(items, list(range(len(items))) if indexes is None else indexes, strict=True):
         item["index"] = index
-    return json.dumps({"object": "list", "data": items, "usage": {"total_tokens": 3}}).encode()
+    return json.dumps({"object": "list", "data": items, "usage": {"prompt_tokens": 3}}).encode()
 
 
 def packed(*values: float) -> str:
@@ -25,32 +26,32 @@ def packed(*values: float) -> str:
 
 
 def test_vectors_come_out_with_length_1_in_the_order_of_the_texts() -> None:
-    rows = read_vectors(answer([3, 4], [0, -2]), 2)
+    rows, _ = read_vectors(answer([3, 4], [0, -2]), 2)
 
     assert rows.dtype == np.float32
     assert rows.tolist() == [pytest.approx([0.6, 0.8]), [0.0, -1.0]]
 
 
 def test_shuffled_answers_are_put_in_order_by_their_index() -> None:
-    rows = read_vectors(answer([0, 1], [1, 0], indexes=[1, 0]), 2)
+    rows, _ = read_vectors(answer([0, 1], [1, 0], indexes=[1, 0]), 2)
 
     assert rows.tolist() == [[1.0, 0.0], [0.0, 1.0]]
 
 
 def test_without_any_index_their_order_counts() -> None:
-    rows = read_vectors(answer([0, 1], [1, 0], indexes=[None, None]), 2)
+    rows, _ = read_vectors(answer([0, 1], [1, 0], indexes=[None, None]), 2)
 
     assert rows.tolist() == [[0.0, 1.0], [1.0, 0.0]]
 
 
 def test_base64_is_read_though_numbers_were_asked_for() -> None:
-    rows = read_vectors(answer(packed(3, 4), [0, 2]), 2, dimensions=2)
+    rows, _ = read_vectors(answer(packed(3, 4), [0, 2]), 2, dimensions=2)
 
     assert rows.tolist() == [pytest.approx([0.6, 0.8]), [0.0, 1.0]]
 
 
 def test_large_and_small_numbers_keep_their_direction() -> None:
-    rows = read_vectors(answer([3e300, 4e300], [3e-5, 4e-5]), 2)
+    rows, _ = read_vectors(answer([3e300, 4e300], [3e-5, 4e-5]), 2)
 
     assert rows == pytest.approx(np.array([[0.6, 0.8], [0.6, 0.8]], dtype=np.float32))
 
@@ -92,3 +93,14 @@ def test_what_is_not_exactly_right_is_refused_with_a_reason_that_quotes_nothing(
         read_vectors(body, 2, dimensions=0 if "width" in reason or "0 dim" in reason else 2)
 
     assert "Xylophon" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [("{}", 0), ("null", 0), ("3", 0), ('{"prompt_tokens": -1}', 0), ('{"prompt_tokens": "3"}', 0)],
+)
+def test_what_a_server_says_of_its_tokens_is_counted_when_it_is_a_number(usage: str, tokens: int) -> None:
+    odd = answer([1, 0]).replace(b'{"prompt_tokens": 3}', usage.encode())
+
+    assert read_vectors(answer([1, 0]), 1)[1] == 3
+    assert read_vectors(odd, 1)[1] == tokens

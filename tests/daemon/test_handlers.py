@@ -23,14 +23,17 @@ from daemon.bus.publishing import Publisher
 from daemon.dead_letters import DeadLetters
 from daemon.decoders.decoding import Decoder
 from daemon.disk import Disk
+from daemon.extraction_watch import ExtractionWatch
 from daemon.ingest import Ingest
+from daemon.ledger_totals import LedgerTotals
 from daemon.offline.language_model import OfflineLanguageModel
+from daemon.parked import Parked
 from daemon.serving.calls import Tally
 from daemon.serving.handlers import METHODS, Answering, make_handlers
 from daemon.serving.metrics import Metrics
 from daemon.serving.protocol import Handlers, read_params
 from daemon.serving.schemas import Schemas
-from daemon.status import Status
+from daemon.status import ModelsInUse, Status
 from events.errors import InvalidInput, MemForestError, StoreUnusable
 from tests.builders import KEYS, ManualClock, a_batch, a_dead_letter
 from tests.bus_in_use import Reported
@@ -50,6 +53,7 @@ WRITES = {
     "units.compact",
     "dead_letters.retry",
     "dead_letters.drop",
+    "parked.retry",
 }
 
 
@@ -59,7 +63,12 @@ def handlers(parts: Parts, clock: ManualClock) -> Handlers:
     bus = NatsBus("nats://127.0.0.1:1")
     decoder = Decoder(KEYS, ZoneInfo("UTC"))
     ingest = Ingest(bus, "MEMFOREST", parts.log, parts.memories, decoder, Reported())
-    models = (OfflineLanguageModel(), ScriptedEmbedder())
+    models = ModelsInUse(
+        OfflineLanguageModel(),
+        ScriptedEmbedder(),
+        parts.worker.engine.budget,
+        ExtractionWatch(LedgerTotals(parts.log, clock), Reported()),
+    )
     status = Status(
         "1.2.3",
         clock,
@@ -86,10 +95,11 @@ def handlers(parts: Parts, clock: ManualClock) -> Handlers:
             forgetter=parts.forgetter,
             compactor=parts.compactor,
             dead_letters=DeadLetters(parts.log, decoder),
+            parked=Parked(parts.log, clock),
             session_events=SessionEvents(parts.log),
             differences=Differences(parts.log, History(parts.log, parts.memories.parameters)),
             corrections=Corrections(parts.log, parts.memories, parts.worker, structures, clock),
-            replaying=Replaying(parts.log, parts.memories, clock),
+            replaying=Replaying(parts.log, parts.memories, parts.model, clock),
             status=status,
             metrics=Metrics(parts.log, status.status, Tally()),
             schemas=Schemas(lambda: b"{}"),
@@ -153,7 +163,15 @@ async def test_status_tells_how_every_part_is(parts: Parts, handlers: Handlers, 
         "waiting_turns": 1,
         "forgotten_not_erased": 0,
     }
-    assert status["worker"] == {"in_flight": 0, "calling": 0, "calls": 3, "calls_failed": 3, "parked": 1}
+    assert status["worker"] == {
+        "in_flight": 0,
+        "calling": 0,
+        "questions": 3,
+        "questions_failed": 3,
+        "parked": 1,
+        "waiting_for_model": 0,
+        "recorded": 0,
+    }
     assert status["watermark"] == {"user_seq": 4, "projected_user_seq": 4, "pending": 0, "lag_s": 0.0}
     assert "Xylophon" not in str(status)
 

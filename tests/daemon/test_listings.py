@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from daemon.asking.listings import Listings, NoParams, SessionParams, UserParams, find_user
+from daemon.asking.listings import (
+    Listings,
+    NoParams,
+    SessionParams,
+    SessionShown,
+    UserParams,
+    find_user,
+)
 from daemon.asking.structures import (
     FactShown,
     GroupShown,
@@ -18,8 +25,10 @@ from daemon.asking.structures import (
 from daemon.asking.tree_nodes import NODE_TEXT_MAX
 from daemon.erasure.receipts import SessionUnknown, UserUnknown
 from events.errors import InvalidInput
+from events.memory import Usage
 from projections.digests import digest_memory
 from tests.builders import KEYS, a_forgetting
+from tests.daemon.model_answers import Answers
 from tests.daemon.parts_in_use import ALICE, Parts, running, running_forgetter
 
 
@@ -83,6 +92,50 @@ async def test_a_forgotten_session_is_counted_and_not_named(parts: Parts, listin
     assert [session.session_id for session in listed.sessions] == ["s2"]
     assert listed.forgotten == 1
     assert (asked.state, asked.chunks, asked.facts, asked.first_at) == ("forgotten", 0, 0, None)
+
+
+async def by_name(listings: Listings) -> list[SessionShown]:
+    """Alice's sessions in the order of their names."""
+    shown = await listings.sessions(UserParams(user_id="alice"))
+    return sorted(shown.sessions, key=lambda session: session.session_id)
+
+
+async def test_a_session_has_what_was_spent_on_it_alone(parts: Parts, listings: Listings) -> None:
+    answers, usage = Answers(parts.log), Usage(2, 1000, 600, 50, 7_000_000, 900)
+    await answers.extract(2, usage)
+    await answers.extract(1, usage, session_id="s2")
+    await answers.summarise(usage, "s1")
+    await answers.summarise(usage, "s1", "s2")
+    await answers.park(Usage(calls=3), "s2")
+    first, second = await by_name(listings)
+
+    assert (first.model_calls, first.tokens, first.cost) == (4, 2100, 0.014)
+    assert (second.model_calls, second.tokens, second.cost) == (5, 1050, 0.007)
+    assert await listings.session(SessionParams(user_id="alice", session_id="s2")) == second
+
+
+async def test_chunks_that_were_read_and_hold_no_fact_are_counted_by_session(
+    parts: Parts, listings: Listings
+) -> None:
+    answers = Answers(parts.log)
+    for facts in (0, 2, 0):
+        await answers.extract(facts)
+    await answers.extract(0, skipped=True)
+    await answers.extract(0, session_id="s2")
+    await answers.park(session_id="s2")
+    first, second = await by_name(listings)
+
+    assert (first.zero_chunks, second.zero_chunks) == (2, 1)
+
+
+async def test_a_forgotten_session_has_no_costs(parts: Parts, listings: Listings) -> None:
+    answers, asked = Answers(parts.log), SessionParams(user_id="alice", session_id="s1")
+    await answers.extract(0, Usage(calls=5, prompt_tokens=10))
+    await parts.log.append_event(a_forgetting("s1"))
+    forgotten = await listings.session(asked)
+
+    assert forgotten.state == "forgotten"
+    assert (forgotten.model_calls, forgotten.tokens, forgotten.zero_chunks) == (0, 0, 0)
 
 
 async def test_whom_nobody_knows_is_not_found_and_not_quoted(

@@ -12,6 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from daemon.asking.listings import NoParams
+from daemon.asking.spent import SpentShown
 from daemon.config_values import ConfigInvalid, parse_listen
 from daemon.logs import quiet
 from daemon.serving.calls import LATENCY_BOUNDS_S, Tally
@@ -19,16 +20,21 @@ from daemon.serving.handlers import METHODS
 from daemon.serving.metrics import Metrics
 from daemon.serving.metrics_listener import MetricsListener, PortUnusable
 from daemon.serving.protocol import Handlers, Method
-from daemon.status import (
+from daemon.status import StatusParams
+from daemon.status_shown import (
+    BudgetShown,
+    BudgetsShown,
     BusShown,
     DaemonShown,
     DaemonStatus,
     DiskShown,
+    EndpointShown,
+    ExtractionShown,
     IngestShown,
+    LedgerShown,
     LogShown,
     ModelsShown,
     Readiness,
-    StatusParams,
     WorkerShown,
 )
 from events.log import EventLog
@@ -44,8 +50,15 @@ STATUS = DaemonStatus(
     log=LogShown(
         events=44, users=6, sessions=9, dead_letters=1, refused=8, waiting_turns=10, forgotten_not_erased=11
     ),
-    worker=WorkerShown(in_flight=12, calling=13, calls=14, calls_failed=15, parked=16),
+    worker=WorkerShown(
+        in_flight=12, calling=13, questions=14, questions_failed=15, parked=16, waiting_for_model=18, recorded=19
+    ),
     models=ModelsShown("offline", "hashing", None, 17),
+    budget=BudgetsShown(BudgetShown(20, None, None, None)),
+    extraction=ExtractionShown(
+        answers=66, with_facts=21, zero_facts=22, skipped=23, flagged=24, zero_share=None, trouble=None
+    ),
+    ledger=LedgerShown({}, {}, None),
     subscriptions=[],
     derived=None,
 )
@@ -89,10 +102,19 @@ async def test_what_status_knows_is_there(log: EventLog) -> None:
         "forgotten_not_erased": 11,
         "worker_in_flight": 12,
         "worker_calling": 13,
-        "model_calls_total": 14,
-        "model_calls_failed_total": 15,
+        "model_questions_total": 14,
+        "model_questions_failed_total": 15,
         "parked_work": 16,
         "vectors_waiting": 17,
+        "worker_waiting_for_model": 18,
+        "model_answers_recorded_total": 19,
+        "budget_spent_tokens": 20,
+        "budget_used_up": 0,
+        "chunks_total{found=facts}": 21,
+        "chunks_total{found=nothing}": 22,
+        "chunks_total{found=skipped}": 23,
+        "chunks_flagged_total": 24,
+        "zero_facts_rising": 0,
         "bus_read_to": 41,
         "log_seq": 44,
         "dead_letters": 1,
@@ -100,6 +122,81 @@ async def test_what_status_knows_is_there(log: EventLog) -> None:
         "disk_free_bytes": 1 << 40,
     }
     assert {name: found[f"memforest_{name}"] for name in expected} == expected
+
+
+def an_endpoint(name: str, first: int, circuit: str) -> EndpointShown:
+    """One whose figures are numbers from `first` on."""
+    return EndpointShown(
+        name,
+        "https://secret",
+        circuit,
+        "secret",
+        retry_in_s=1.0,
+        limit=first,
+        concurrency=first + 1,
+        in_flight=first + 2,
+        waiting=first + 3,
+        calls=first + 4,
+        failed=first + 5,
+        retries=first + 6,
+    )
+
+
+async def test_endpoints_are_told_apart_by_what_they_are_for(log: EventLog) -> None:
+    models = replace(
+        STATUS.models, chat=an_endpoint("gpt", 10, "closed"), embeddings=an_endpoint("bge", 30, "open")
+    )
+    found = samples(await text_of(log, status=replace(STATUS, models=models)))
+    names = (
+        *("endpoint_limit", "endpoint_limit_max", "endpoint_in_flight", "endpoint_waiting"),
+        *("endpoint_calls_total", "endpoint_calls_failed_total", "endpoint_retries_total"),
+    )
+
+    for use, first, up in (("chat", 10, 1), ("embeddings", 30, 0)):
+        assert [found[f"memforest_{name}{{use={use}}}"] for name in names] == list(range(first, first + 7))
+        assert found[f"memforest_endpoint_up{{use={use}}}"] == up
+
+
+async def test_models_without_an_endpoint_have_no_figures_of_one(log: EventLog) -> None:
+    chat_alone = replace(STATUS, models=replace(STATUS.models, chat=an_endpoint("gpt", 10, "closed")))
+
+    assert not any("endpoint" in name for name in samples(await text_of(log)))
+    found = [name for name in samples(await text_of(log, status=chat_alone)) if "endpoint" in name]
+    assert found
+    assert all("use=chat" in name for name in found)
+
+
+async def test_what_was_spent_is_there_by_task_and_kind_of_token(log: EventLog) -> None:
+    spent = {"extract": SpentShown(7, 1000, 600, 50, 0.25), "merge": SpentShown(1, 10, 0, 5, 0.5)}
+    today = {"extract": SpentShown(1, 1, 1, 1, 1.0)}
+    found = samples(await text_of(log, status=replace(STATUS, ledger=LedgerShown(today, spent, None))))
+    tokens = "memforest_model_tokens_total{{kind={},task={}}}"
+
+    assert found["memforest_model_calls_total{task=extract}"] == 7
+    assert found["memforest_model_calls_total{task=merge}"] == 1
+    assert (
+        found["memforest_model_cost_total{task=extract}"],
+        found["memforest_model_cost_total{task=merge}"],
+    ) == (
+        0.25,
+        0.5,
+    )
+    assert [found[tokens.format(kind, "extract")] for kind in ("prompt", "cached", "completion")] == [400, 600, 50]
+    assert found[tokens.format("prompt", "merge")] == 10
+
+
+async def test_a_budget_that_is_used_up_and_an_alarm_are_ones(log: EventLog) -> None:
+    waiting = replace(
+        STATUS,
+        budget=BudgetsShown(BudgetShown(500, 400, "2024-07-02T00:00:00Z", "secret")),
+        extraction=replace(STATUS.extraction, zero_share=0.75, trouble="secret"),
+    )
+    found, calm = samples(await text_of(log, status=waiting)), samples(await text_of(log))
+
+    assert (found["memforest_budget_spent_tokens"], found["memforest_budget_limit_tokens"]) == (500, 400)
+    assert (found["memforest_budget_used_up"], found["memforest_zero_facts_rising"]) == (1, 1)
+    assert found["memforest_zero_facts_share"] == 0.75
+    assert {"memforest_budget_limit_tokens", "memforest_zero_facts_share"} & calm.keys() == set()
 
 
 async def test_a_lag_that_nobody_knows_is_left_out(log: EventLog) -> None:
@@ -112,7 +209,8 @@ async def test_a_lag_that_nobody_knows_is_left_out(log: EventLog) -> None:
 
 async def test_no_id_no_word_and_no_address_is_in_the_text(log: EventLog) -> None:
     await log.append(a_batch(a_turn("Xylophon", user_id="Marimba", session_id="Glockenspiel")))
-    text = await text_of(log)
+    at_endpoints = ModelsShown("secret", "secret", "secret", 0, *[an_endpoint("secret", 0, "open")] * 2)
+    text = await text_of(log, status=replace(STATUS, models=at_endpoints))
 
     for word in ("Xylophon", "Marimba", "Glockenspiel", "secret"):
         assert word not in text

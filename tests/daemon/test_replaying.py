@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import anyio
 import pytest
 
@@ -10,7 +12,7 @@ from daemon.erasure.receipts import SessionUnknown
 from daemon.folding import fold_from_nothing
 from daemon.texts import read_texts
 from events.log import EventLog
-from events.memory import ExtractedFact, FactsExtracted, Task
+from events.memory import ExtractedFact, FactsExtracted, Task, Usage
 from events.reading import read_user
 from events.session import Replacement, SessionReplayed
 from projections.digests import digest_memory
@@ -29,8 +31,8 @@ def reading(text: str) -> tuple[ExtractedFact, ...]:
     return (ExtractedFact(text, (0,), MONDAY, MONDAY),)
 
 
-def replaying(parts: Parts, wait_s: float = 5.0) -> Replaying:
-    return Replaying(parts.log, parts.memories, parts.clock, wait_s)
+def replaying(parts: Parts, wait_s: float = 20.0) -> Replaying:
+    return Replaying(parts.log, parts.memories, parts.model, parts.clock, wait_s)
 
 
 async def facts_of(parts: Parts) -> set[str]:
@@ -44,6 +46,7 @@ async def build(parts: Parts) -> None:
     await parts.say("I moved to Miami.", "It is hot.", "I sail.", "I like it.")
     await parts.close()
     await parts.until_done()
+    parts.model.prompts += 1  # what was answered to the old ones is not taken for an answer to the new ones
 
 
 async def assert_equal_to_a_fold_from_nothing(parts: Parts) -> None:
@@ -98,6 +101,7 @@ async def test_a_replay_goes_on_after_a_restart_and_pays_for_no_chunk_twice(
         parts.model.waiting()[0].answer()
         await wait_until(lambda: len(parts.worker.in_flight) == 1)
     again = build_parts(log, clock)
+    again.model.prompts = parts.model.prompts
     async with running(again):
         await again.memory()
         await wait_until(lambda: not again.memories.loaded()[ALICE].replays.running)
@@ -121,14 +125,42 @@ async def test_the_event_at_the_end_says_what_took_the_place_of_what(parts: Part
     assert {old for old, _ in done.replaced} == {seq for _, seq in again[:2]}
 
 
+async def test_under_unchanged_models_and_prompts_a_replay_asks_nothing_and_changes_no_fact(parts: Parts) -> None:
+    async with running(parts):
+        await build(parts)
+        parts.model.prompts -= 1
+        before, calls = await facts_of(parts), len(parts.model.calls)
+        first = await replaying(parts).replay(S1)
+        second = await replaying(parts).replay(S1)
+        await parts.until_done()
+        after = await facts_of(parts)
+    events = await parts.log.read(lambda db: read_user(db, ALICE))
+    answers = [each.event for each in events if isinstance(each.event, FactsExtracted)]
+
+    assert (first.done, first.complete, second.done, second.complete) == (2, True, 2, True)
+    assert [call.task for call in parts.model.calls[calls:]] == [], "recorded answers were taken"
+    assert parts.worker.recorded == 4
+    assert after == before
+    assert [answer.usage for answer in answers[2:]] == [Usage()] * 4
+    requests = [answer.request for answer in answers]
+    assert sorted(requests[2:]) == sorted(requests[:2] * 2)
+    await assert_equal_to_a_fold_from_nothing(parts)
+
+
 async def test_a_dry_run_tells_what_it_costs_and_changes_nothing(parts: Parts) -> None:
     async with running(parts):
         await build(parts)
         head = parts.log.head
-        state = await replaying(parts).replay(ReplayParams(user_id="alice", session_id="s1", dry_run=True))
+        dry = ReplayParams(user_id="alice", session_id="s1", dry_run=True)
+        state = await replaying(parts).replay(dry)
+        parts.model.prompts -= 1
+        with_old_prompts = await replaying(parts).replay(dry)
 
     characters = len("Alice: I moved to Miami.\nAlice: It is hot.") + len("Alice: I sail.\nAlice: I like it.")
-    assert state == ReplayState(2, characters, 0, False, None)
+    assert replace(state, prompt_tokens=None) == ReplayState(2, characters, 0, False, None, recorded=0)
+    assert state.prompt_tokens is not None
+    assert 2 * 300 < state.prompt_tokens < 2 * 800, "the instruction counts for each chunk"
+    assert with_old_prompts == ReplayState(2, characters, 0, False, None, recorded=2, prompt_tokens=0)
     assert parts.log.head == head
 
 

@@ -16,7 +16,7 @@ BOB = KEYS.user("bob")
 
 
 async def test_a_replay_whose_turns_are_all_retracted_ends(parts: Parts) -> None:
-    replaying = Replaying(parts.log, parts.memories, parts.clock, wait_s=0.01)
+    replaying = Replaying(parts.log, parts.memories, parts.model, parts.clock, wait_s=0.01)
     await parts.say("Nate swims.", "Rex runs.")
     begun = await replaying.replay(S1)
     for turn_id in ("t1", "t2"):

@@ -21,7 +21,7 @@ from events.envelope import RecordedEvent
 from events.erasure import erase_slice
 from events.errors import InvalidInput
 from events.log import EventLog
-from events.memory import ExtractedFact, Mention
+from events.memory import ExtractedFact, IntervalSummarised, Mention, Usage
 from events.reading import read_user
 from tests.builders import (
     KEYS,
@@ -74,6 +74,22 @@ async def test_a_session_has_its_own_events_and_those_its_words_went_into(
     assert (page.next, page.more) == (log.head, False)
     forgotten = (await ask(log, "s2")).events
     assert forgotten[-1].type == "session.forgotten", "which no lineage names"
+
+
+async def test_answers_say_what_they_took_and_those_that_cost_nothing_do_not(
+    log: EventLog, clock: ManualClock
+) -> None:
+    free = an_extraction((1, 2))
+    paid = a_summary()
+    usage = Usage(calls=2, prompt_tokens=90, cached_tokens=40, completion_tokens=7, cost_nano=500_000_000)
+    assert isinstance(paid.event, IntervalSummarised)
+    paid = dataclasses.replace(paid, event=dataclasses.replace(paid.event, usage=usage, request=b"asked"))
+    await log.append(a_batch(a_turn(), a_turn(turn_id="t2"), free, paid))
+    *_, first, second = (await ask(log)).events
+
+    assert not {"calls", "tokens", "cost", "request"} & set(first.what)
+    assert (second.what["calls"], second.what["tokens"], second.what["cost"]) == (2, 97, 0.5)
+    assert second.what["request"] == b"asked".hex()
 
 
 async def test_pages_put_together_are_the_whole(log: EventLog, clock: ManualClock) -> None:

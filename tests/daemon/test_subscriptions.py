@@ -94,12 +94,14 @@ def test_the_readme_names_every_key_and_every_decoder() -> None:
     assert FORMATS.keys() <= spans
 
 
-def test_the_example_of_deploy_is_one_that_works(tmp_path: Path) -> None:
+def test_the_examples_of_deploy_are_ones_that_work(tmp_path: Path) -> None:
     example = (ROOT / "deploy" / "memforest.toml").read_text()
-    lines = re.findall(r"^#   (\[\[subscriptions\]\]|\w+ = .*)$", example, flags=re.MULTILINE)
-    (subscription,) = written(tmp_path, "\n".join(lines)).subscriptions
+    lines = re.findall(r"^#   (\[\[\w+\]\]|\w+ = .*)$", example, flags=re.MULTILINE)
+    config = written(tmp_path, "\n".join(lines))
+    (subscription,) = config.subscriptions
 
     assert (subscription.stream, subscription.decoder) == (CLAW, "openclaw")
+    assert [price.model for price in config.prices] == ["gpt-4.1-mini"]
 
 
 class Daemon:

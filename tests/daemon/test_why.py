@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from daemon.asking.origins import Why
+from daemon.asking.spent import SpentShown
 from daemon.asking.structures import PageParams, Structures
 from daemon.asking.tree_nodes import NodeShown, TreeNodes, TreeNodesReader, TreeParams, TreeUnknown
-from daemon.asking.why import MemoryUnknown, Provenance, Why, WhyParams
+from daemon.asking.why import MemoryUnknown, Provenance, WhyParams
 from daemon.erasure.receipts import UserUnknown
 from events.errors import InvalidInput
+from events.memory import Usage
 from tests.builders import KEYS, a_batch, a_forgetting, a_place, a_turn
 from tests.daemon.parts_in_use import ALICE, Parts, running
 
@@ -67,7 +70,24 @@ async def test_a_fact_leads_to_who_read_it_the_turns_and_their_messages_on_the_b
     assert turn.text == "Alice: Rex is a dog."
     assert turn.bus is not None
     assert (turn.user_seq, turn.bus.stream, turn.bus.seq) == (1, "MEMFOREST", 41)
+    assert reading.spent is None, "rules cost nothing"
     assert reading.user_seq > turn.user_seq
+
+
+async def test_what_a_model_took_is_told_with_what_it_read_and_wrote(parts: Parts, structures: Structures) -> None:
+    parts.model.usage = Usage(
+        calls=2, prompt_tokens=90, cached_tokens=40, completion_tokens=7, cost_nano=500_000_000
+    )
+    await learn(parts, "Rex is a dog.", "Rex ran.", "Zoe reads.", "Zoe sings.")
+    (reading,) = (await why(parts, (await facts_by_text(structures))["Rex is a dog."])).facts[0].readings
+    root = (await tree(parts, scope="s1", kind="session")).root
+    assert root is not None
+    summary = await why(parts, root.id)
+
+    assert reading.spent == SpentShown(2, 90, 40, 7, 0.5)
+    assert summary.written is not None
+    assert summary.written.spent == reading.spent
+    assert {len(request or "") for request in (reading.request, summary.written.request)} == {32}
 
 
 async def test_what_was_said_twice_has_two_readings_and_no_bus_where_none_was(

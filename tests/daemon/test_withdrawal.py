@@ -182,7 +182,6 @@ async def test_a_late_answer_about_a_turn_that_was_taken_back_never_reaches_the_
 
     assert b"xylophon" not in stored_bytes(log_path)
     assert (await event_types(parts.log)).count("facts.extracted") == 1
-    assert stored_rows(log_path, "SELECT count(*) FROM refusals") == [(1,)]
 
 
 async def test_a_forgotten_user_is_gone_from_every_file_and_another_one_keeps_everything(

@@ -27,9 +27,10 @@ def first_line(call: Call) -> str:
     return call.question.turns[0].text
 
 
-def scope_of(call: Call) -> str:
+def is_of_session(call: Call, session_id: str) -> bool:
+    """Whether a summary is of turns of `say_chunks` in this session alone."""
     assert isinstance(call.question, IntervalText)
-    return call.question.scope
+    return all(session_id in child.text for child in call.question.children)
 
 
 def tasks_of(calls: list[Call]) -> list[Task | None]:
@@ -82,7 +83,7 @@ async def test_a_node_is_asked_as_soon_as_its_own_children_are_ready(log: EventL
     async def answer_all_but(kept: list[Call]) -> None:
         while True:
             for call in parts.model.waiting():
-                if call.task is Task.SUMMARISE and scope_of(call) == "slow":
+                if call.task is Task.SUMMARISE and is_of_session(call, "slow"):
                     kept.append(call)
                 elif call not in kept:
                     call.answer()

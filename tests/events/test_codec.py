@@ -28,8 +28,10 @@ from events.memory import (
     StateOf,
     Task,
     UnitsPartitioned,
+    Usage,
     Word,
     WorkParked,
+    WorkResumed,
 )
 from events.session import (
     ChunkClosed,
@@ -54,6 +56,8 @@ from events.session import (
 GOLDEN = Path(__file__).parent / "golden"
 A = bytes.fromhex("aa" * 16)
 B = bytes.fromhex("bb" * 16)
+C = bytes.fromhex("cc" * 16)
+USAGE = Usage(1, 2, 3, 4, 5, 6, 7, 8)
 
 # What the golden files hold. A file that was released once must be read like this for ever.
 TWO_FACTS = (
@@ -174,6 +178,42 @@ EXPECTED: dict[str, Event] = {
     "work.parked.v1": WorkParked(
         task=Task.EXTRACT, request=B, reason=ParkReason.ANSWER_INVALID, turns=(3, 4), covers=(3, 5)
     ),
+    # Since then the answers say what was asked, and all work what it took.
+    "facts.extracted.v3": FactsExtracted(
+        generation=1,
+        chunk=A,
+        turns=(3, 4, 6),
+        context=(2,),
+        covers=(3, 4, 5),
+        replaces=8,
+        model="offline-1",
+        facts=TWO_FACTS,
+        request=C,
+        usage=USAGE,
+        missed=2,
+    ),
+    "interval.summarised.v2": IntervalSummarised(
+        generation=2, digest=A, sources=(3, 9), model="offline-1", text="A move.", request=C, usage=USAGE
+    ),
+    "nodes.merged.v2": NodesMerged(
+        generation=1,
+        unit=A,
+        members=(A, B),
+        sources=(9, 11),
+        model="offline-1",
+        text="One text.",
+        request=C,
+        usage=USAGE,
+    ),
+    "work.parked.v2": WorkParked(
+        task=Task.EXTRACT,
+        request=B,
+        reason=ParkReason.ANSWER_INVALID,
+        turns=(3, 4),
+        covers=(3, 5),
+        usage=USAGE,
+    ),
+    "work.resumed.v1": WorkResumed(parked=7, task=Task.EXTRACT, request=B, turns=(3, 4), covers=(3, 5)),
 }
 
 

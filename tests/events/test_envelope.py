@@ -11,6 +11,7 @@ from events.envelope import (
     Keys,
     commit_to,
     identify,
+    identify_each,
     link,
     make_reference,
 )
@@ -77,6 +78,9 @@ def test_references_and_ids_of_the_same_parts_differ() -> None:
     assert identify(b"mf.one", b"a", b"b") != identify(b"mf.two", b"a", b"b")
     assert identify(b"mf.one", b"a", b"b") != identify(b"mf.one", b"ab")
     assert identify(b"mf.one", b"a") == oracle(b"mf.one", b"", 16, b"a")
+    assert identify_each(b"mf.one", [b"a", b"", b"b" * 900]) == [
+        oracle(b"mf.one", b"", 16, part) for part in (b"a", b"", b"b" * 900)
+    ]
 
 
 def test_a_commitment_binds_nonce_words_and_where_each_word_ends() -> None:

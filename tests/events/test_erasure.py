@@ -65,9 +65,9 @@ async def fill(log: EventLog) -> None:
     """Two sessions of alice and one of bob, an answer about s1, one about both, one about s2."""
     await log.append(
         a_batch(
-            a_turn("private one", session_id="s1", turn_id="p1", name=None),
+            a_turn("private one", session_id="s1", turn_id="turn-p1", name=None),
             a_turn("kept one", session_id="s2", turn_id="k1"),
-            a_turn("private two", session_id="s1", turn_id="p2", name=None),
+            a_turn("private two", session_id="s1", turn_id="turn-p2", name=None),
             a_turn("kept bob", user_id="bob", session_id="s1"),
             an_extraction((1, 3), ("private fact",), session_id="s1"),
             a_summary("private summary of both", ("s1", "s2"), node="both"),
@@ -104,8 +104,8 @@ async def test_exactly_what_came_from_the_session_goes_and_all_else_is_the_same_
     }
     assert lost == {
         b"s1",
-        b"turn/alice/s1/p1/0",
-        b"turn/alice/s1/p2/0",
+        b"turn/alice/s1/turn-p1/0",
+        b"turn/alice/s1/turn-p2/0",
         b"extraction/alice/s1/(1, 3)",
         b"summary/alice/both",
         b"close/alice/s1/1",
@@ -142,7 +142,7 @@ async def test_nothing_of_the_session_is_left_in_the_files(log: EventLog, log_pa
     await erase(log)
 
     left = stored_bytes(log_path)
-    for text in (b"private", b"alice/s1", b"alice.s1", b"p1", b"p2", b"Alice moved to Miami"):
+    for text in (b"private", b"alice/s1", b"alice.s1", b"turn-p1", b"turn-p2", b"Alice moved to Miami"):
         assert text not in left
     for text in (b"kept one", b"kept bob", b"kept summary", b"kept letter", b"turn/bob/s1"):
         assert text in left

@@ -12,6 +12,16 @@ import pytest
 from events import erasure
 from events.bus_copies import read_unwanted, read_unwanted_subjects
 from events.hindsight import read_hindsight
+from events.ledger import (
+    count_parked,
+    count_zero,
+    end_parked,
+    find_answer,
+    read_answer_counts,
+    read_parked,
+    read_spent,
+    read_usage,
+)
 from events.log import EventLog
 from events.registry import read_waiting_sessions
 from tests.builders import KEYS, a_batch, a_forgetting, a_place, a_turn
@@ -34,7 +44,9 @@ def plans_of(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection]
         work(connection)
     finally:
         connection.set_trace_callback(None)
-    return [plan_of(connection, each) for each in statements if each.lstrip().startswith(("SELECT", "WITH"))]
+    return [
+        plan_of(connection, each) for each in statements if each.lstrip().startswith(("SELECT", "WITH", "UPDATE"))
+    ]
 
 
 @pytest.mark.parametrize("statement", [erasure._OF_USER, erasure._OF_SESSION], ids=["user", "session"])  # pyright: ignore[reportPrivateUsage]
@@ -71,3 +83,38 @@ async def test_what_is_looked_for_all_the_time_scans_no_event(
 
     assert plans
     assert not any(step.startswith("SCAN e") and "INDEX" not in step for plan in plans for step in plan), plans
+
+
+@pytest.mark.parametrize(
+    ("work", "index"),
+    [
+        (partial(find_answer, user=ALICE, request=b"r"), "ledger_by_request"),
+        (partial(read_spent, day=1), "ledger_by_day"),
+        (partial(read_spent, day=1, user=ALICE), "ledger_by_user"),
+        (partial(read_usage, user=ALICE, since_day=1), "ledger_by_user"),
+        (partial(read_usage, session=S1), "ledger_by_session"),
+        (partial(read_answer_counts, session=S1), "ledger_by_session"),
+        (partial(read_usage, since_day=1), "ledger_by_day"),
+        (partial(count_zero, last=9), "ledger_asked"),
+        (count_parked, "ledger_parked"),
+        (read_parked, "ledger_parked"),
+        (partial(read_parked, user=ALICE, before=9), "ledger_parked"),
+    ],
+)
+async def test_the_ledger_is_read_by_its_indexes(
+    log: EventLog, work: Callable[[sqlite3.Connection], object], index: str
+) -> None:
+    """It grows with every answer, and budgets, listings and metrics look into it all the time."""
+    plans = await log.read(partial(plans_of, work=work))
+    steps = [step for plan in plans for step in plan if "ledger" in step or step.endswith(" l")]
+
+    assert any(index in step for step in steps), plans
+    assert not any(step.startswith("SCAN") and "INDEX" not in step for step in steps), plans
+
+
+async def test_what_ends_a_parking_is_found_by_its_place(log: EventLog) -> None:
+    """Asked with every answer, also while a thousand pieces are parked."""
+    await log.append(a_batch(a_turn()))
+    plans = await log.write(partial(plans_of, work=partial(end_parked, seqs=(1,))))
+
+    assert any("PRIMARY KEY" in step or "ledger_parked (seq=" in step for plan in plans for step in plan), plans

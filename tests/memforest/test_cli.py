@@ -269,10 +269,14 @@ def test_forget_asks_for_a_yes_and_shows_the_receipt(daemon: FakeDaemon) -> None
 def test_sessions_are_one_line_each(daemon: FakeDaemon) -> None:
     known = {"state": "open", "turns": 3, "first_at": "2024-07-01T09:00:00Z", "last_at": None}
     counts = {"chunks": 2, "waiting_chunks": 1, "facts": 0, "bytes": 77}
+    spent = {"zero_chunks": 4, "model_calls": 5, "tokens": 6789, "cost": 0.001234567}
     daemon.answers["sessions.list"] = lambda _: {"sessions": [{"session_id": "s1", **known, **counts}]}
+    of_before = run(daemon, "sessions", "alice")
+    daemon.answers["sessions.list"] = lambda _: {"sessions": [{"session_id": "s1", **known, **counts, **spent}]}
     result = run(daemon, "sessions", "alice")
 
-    assert result.stdout == "s1\topen\t3\t2024-07-01T09:00:00Z\t\t2\t1\t0\t77\n"
+    assert result.stdout == "s1\topen\t3\t2024-07-01T09:00:00Z\t\t2\t1\t0\t77\t4\t5\t6789\t0.001235\n"
+    assert of_before.stdout == "s1\topen\t3\t2024-07-01T09:00:00Z\t\t2\t1\t0\t77\t0\t0\t0\t0\n"
 
 
 def test_facts_are_fetched_page_by_page_up_to_the_limit(daemon: FakeDaemon) -> None:

@@ -20,6 +20,7 @@ from tests.memforest.fake_daemon import FakeDaemon, JsonObject, Refusal
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+from typing import cast
 
 AT = "2024-07-01T09:00:00Z"
 LATER = "2024-07-03T09:00:00Z"
@@ -127,6 +128,20 @@ def test_why_in_a_pipe_is_a_line_each_with_its_depth(daemon: FakeDaemon) -> None
     ]
     assert daemon.requests == [("why", {"user_id": "alice", "memory_id": "f1"})]
     assert json.loads(run(daemon, "why", "alice", "f1", "--json").stdout) == WHY
+
+
+def test_why_tells_what_a_model_took(daemon: FakeDaemon) -> None:
+    spent = {"calls": 2, "prompt_tokens": 300, "cached_tokens": 0, "completion_tokens": 40, "cost": 0.0125}
+    free = spent | {"calls": 1, "cost": 0.0}
+    (reading, *_) = cast("list[dict[str, object]]", FACT["readings"])
+    readings = [reading | {"spent": each} for each in (spent, free)]
+    daemon.answers["why"] = lambda _: WHY | {"facts": [FACT | {"readings": readings}]}
+    lines = run(daemon, "why", "alice", "f1").stdout.splitlines()
+
+    assert [line.split("\t")[3] for line in lines if line.startswith("1\textracted")] == [
+        "by m, event 5, 2 calls, 340 tokens, cost 0.0125",
+        "by m, event 5, 1 call, 340 tokens",
+    ]
 
 
 def test_why_of_a_summary_names_who_wrote_it_and_what_is_left_off(daemon: FakeDaemon) -> None:
@@ -254,6 +269,37 @@ def test_status_on_a_terminal_is_a_line_a_part_in_units_that_people_read(daemon:
         "1 TiB",
         "0.25 s",
     )
+
+
+def test_status_on_a_terminal_has_a_line_for_each_part_of_a_section_that_says_something(
+    daemon: FakeDaemon,
+) -> None:
+    spent = {"calls": 3, "prompt_tokens": 900, "cached_tokens": 0, "completion_tokens": 80, "cost": 0.00012}
+    daemon.answers["status"] = lambda _: {
+        "models": {
+            "language_model": "gpt",
+            "chat": {"name": "gpt", "circuit": "open", "reason": "nothing listens", "retry_in_s": 7.5, "limit": 4},
+            "embeddings": None,
+        },
+        "budget": {"all_users": {"spent_tokens": 980, "limit_tokens": None, "waits_until": None}, "user": None},
+        "ledger": {
+            "today": {"extract": spent, "merge": dict.fromkeys(spent, 0)},
+            "in_all": {"merge": dict.fromkeys(spent, 0.0)},
+            "price_missing": "gpt",
+        },
+    }
+    shown, piped = on_terminal(daemon, "status"), run(daemon, "status").stdout
+
+    assert shown.splitlines() == [
+        "models     language model gpt",
+        "models chat name gpt · circuit open · reason nothing listens · retry in 7.5 s · limit 4",
+        "budget all users spent tokens 980",
+        "ledger     price missing gpt",
+        "ledger today extract calls 3 · prompt tokens 900 · cached tokens 0 · completion tokens 80 · cost 0.00012",
+    ]
+    assert "ledger.today.extract.cost\t0.00012\n" in piped
+    assert "ledger.in_all.merge.calls\t0\n" in piped
+    assert "models.embeddings\t\n" in piped
 
 
 async def test_both_clients_have_the_new_methods_and_read_their_records(daemon: FakeDaemon) -> None:

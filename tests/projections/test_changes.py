@@ -21,6 +21,7 @@ from events.memory import (
     Task,
     UnitsPartitioned,
     WorkParked,
+    WorkResumed,
 )
 from events.session import MemoryImported, TurnRetracted
 from projections.changes import Changes, ScopeMove, Watch
@@ -45,7 +46,7 @@ ALICE = KEYS.user("alice")
 S1 = KEYS.session("alice", "s1")
 HOUR_MS = 3_600_000
 SEEDS = range(8)
-STEPS = 160
+STEPS = 180
 NAMES = ("Zoe", "Rex", "Alice", "Miami")
 
 
@@ -56,6 +57,7 @@ class Told:
         self.memory = Memory(ALICE, MemoryParameters(shape=TreeShape(3), concatenation_max=0))
         self.watch = Watch(self.memory)
         self.events: list[RecordedEvent] = []
+        self.parked: dict[int, WorkParked] = {}
 
     def apply(self, new: NewEvent) -> Changes:
         recorded = as_recorded(new, len(self.events) + 1)
@@ -105,9 +107,20 @@ class Told:
             for number, (event, lineage) in enumerate(plan)
         ]
 
-    def decide(self, event: IntervalSummarised | NodesMerged | UnitsPartitioned | WorkParked) -> Changes:
+    def decide(
+        self, event: IntervalSummarised | NodesMerged | UnitsPartitioned | WorkParked | WorkResumed
+    ) -> Changes:
         key = f"decision/{len(self.events)}"
         return self.apply(NewEvent("alice", None, event, key, MONDAY, lineage_of(["s1"]), basis=0))
+
+    def park(self, event: WorkParked) -> Changes:
+        changes = self.decide(event)
+        self.parked[len(self.events)] = event
+        return changes
+
+    def resume(self, seq: int) -> Changes:
+        event = self.parked.pop(seq)
+        return self.decide(WorkResumed(seq, event.task, event.request, event.turns, event.covers))
 
     def summarise(self) -> Changes:
         work = next(self.memory.forest.plan_summaries())
@@ -195,7 +208,7 @@ def random_step(told: Told, chance: random.Random) -> Iterator[Changes]:
     memory = told.memory
     session = f"s{chance.randint(1, 4)}"
     facts = sorted(memory.canon.facts)
-    match chance.choices(range(10), [30, 4, 3, 16, 14, 14, 3, 4, 1, 6])[0]:
+    match chance.choices(range(11), [30, 4, 3, 16, 14, 14, 3, 4, 2, 6, 2])[0]:
         case 0:
             content = f"{chance.choice(NAMES)} and {chance.choice(NAMES)} said {chance.randint(1, 5)}."
             yield told.say(content, session, hours=chance.randrange(100))
@@ -221,7 +234,11 @@ def random_step(told: Told, chance: random.Random) -> Iterator[Changes]:
             yield told.decide(a_group_of(closed_under_groups(memory, chance.sample(facts, 3))))
         case 8 if memory.waiting_chunks:
             chunk = next(iter(memory.waiting_chunks.values()))
-            yield told.decide(WorkParked(Task.EXTRACT, chunk.key, ParkReason.MODEL_FAILED, chunk.turns))
+            yield told.park(
+                WorkParked(Task.EXTRACT, chunk.key, ParkReason.MODEL_FAILED, chunk.turns, chunk.places)
+            )
+        case 10 if told.parked:
+            yield told.resume(chance.choice(sorted(told.parked)))
         case 9:
             yield told.take_over(f"Fact {chance.randint(1, 30)}.", session)
         case _:
@@ -273,6 +290,17 @@ def test_an_extraction_serves_its_chunk_and_its_facts_wait() -> None:
     (key,) = told.memory.chunks
 
     assert told.extract("One.", "Two.") == Changes(occurrences_waiting=2, chunks_served=(key,))
+
+
+def test_resumed_work_waits_again() -> None:
+    told = Told()
+    told.say()
+    told.say()
+    (chunk,) = told.memory.chunks.values()
+    parked = told.park(WorkParked(Task.EXTRACT, chunk.key, ParkReason.REFUSED, chunk.turns, chunk.places))
+
+    assert parked == Changes(chunks_served=(chunk.key,))
+    assert told.resume(3) == Changes(chunks_waiting=(chunk.key,))
 
 
 def test_an_admission_founds_facts_and_the_owners_scope_takes_them() -> None:

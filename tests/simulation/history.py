@@ -11,12 +11,15 @@ from typing import Final
 from daemon.building.correction_plans import FactUnknown
 from daemon.building.corrections import CorrectParams, FactParams, PinParams
 from daemon.erasure.receipts import UserUnknown
+from daemon.parked import ResumeParams
 from events.appending import Batch
 from events.envelope import NewEvent
 from events.gate import Verdict
+from events.memory import ParkReason, Task
 from events.registry import read_session_rows
 from events.session import TurnRecorded, TurnRetracted, TurnRevised
 from projections.facts.chunking import open_turns
+from projections.ports import AnswerUnusable
 from projections.texts import turn_line
 from tests.builders import (
     KEYS,
@@ -75,8 +78,8 @@ class History:
         self.clock.advance(self.chance.randrange(HOUR_MS))
         steps = {
             self.say: 34, self.edit: 10, self.repeat: 5, self.retract: 9, self.close: 8, self.close_chunk: 6,
-            self.correct: 8 if self.corrects else 0, self.answer: 40, self.fail: 4, self.compact: 6,
-            self.forget: 5, self.forget_user: 1, self.ask: 6,
+            self.correct: 8 if self.corrects else 0, self.answer: 40, self.fail: 4, self.give_up: 6,
+            self.resume: 4, self.compact: 6, self.forget: 5, self.forget_user: 1, self.ask: 6,
         }  # fmt: skip
         (step,) = self.chance.choices(list(steps), list(steps.values()))
         await step(daemon)
@@ -232,12 +235,28 @@ class History:
         """A call comes to nothing, once a question: it is asked again. A failed merge would end its run."""
         lot = self.chance.random()
         waiting = [
-            call for call in daemon.model.waiting() if call.task is not None and call.order not in self.failed
+            call
+            for call in daemon.model.waiting()
+            if call.task is not Task.MERGE and call.order not in self.failed
         ]
         if waiting:
             call = waiting[int(lot * len(waiting))]
             self.failed.add(call.order)
             call.fail(ModelFailed())
+
+    async def give_up(self, daemon: Daemon) -> None:
+        """An answer that cannot be used: the work is parked at once. A merge, when there is one; they are rare."""
+        lot = self.chance.random()
+        waiting = daemon.model.waiting()
+        waiting = [call for call in waiting if call.task is Task.MERGE] or waiting
+        if waiting:
+            waiting[int(lot * len(waiting))].fail(AnswerUnusable(ParkReason.REFUSED))
+
+    async def resume(self, daemon: Daemon) -> None:
+        """Somebody has the parked work of a user tried again, or all there is."""
+        user_id = self.chance.choice([*USERS, None])
+        with suppress(UserUnknown):
+            await daemon.parked.retry(ResumeParams(user_id=user_id))
 
     async def compact(self, daemon: Daemon) -> None:
         daemon.compact_soon(self.chance.choice(USERS))

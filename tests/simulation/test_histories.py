@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from daemon.parked import ResumeParams
 from events.envelope import NewEvent, RecordedEvent, Reference
 from events.gate import Verdict
 from events.log import EventLog
-from events.memory import FactsExtracted, Task, WorkParked
+from events.memory import FactsExtracted, Task, WorkParked, WorkResumed
 from events.reading import read_events
 from events.session import ChunkClosed, SessionClosed
 from projections.digests import digest_memory
@@ -81,6 +82,8 @@ async def finish(daemon: Daemon, history: History) -> None:
     for user_id, session_id in sorted(history.forgotten):
         await daemon.forget(user_id, session_id)
     await daemon.build()
+    await daemon.parked.retry(ResumeParams())  # what is given up again, nobody can read
+    await daemon.build()
     for user_id in USERS:
         answers = [await daemon.ask(user_id, question) for question in QUESTIONS]
         assert {(each.watermark.pending, each.watermark.lag_s) for each in answers} == {(0, 0.0)}
@@ -102,13 +105,14 @@ async def surviving_inputs(
         for chunk in memory.chunks.values()
         if len(chunk.turns) < PARAMETERS.chunk_turns
     }
+    resumed = {each.event.parked for each in events.values() if isinstance(each.event, WorkResumed)}
     inputs: list[tuple[int, NewEvent]] = []
     for recorded in events.values():
         memory = memories.get(recorded.user)
         if memory is None or memory.is_forgotten(recorded):
             continue
         event = recorded.event
-        parked = isinstance(event, WorkParked) and event.task is Task.EXTRACT
+        parked = isinstance(event, WorkParked) and event.task is Task.EXTRACT and recorded.seq not in resumed
         if recorded.seq in placed:
             standing = placed[recorded.seq].seq
             said = replace(as_new(events[standing], path), happened_at=memory.turns[standing].said_at)

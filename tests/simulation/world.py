@@ -26,6 +26,7 @@ from daemon.erasure.receipts import SessionUnknown, UserUnknown
 from daemon.erasure.residue import IsKept, ScanResult
 from daemon.folding import fold_from_nothing
 from daemon.memories import Memories
+from daemon.parked import Parked
 from daemon.texts import read_texts
 from events.envelope import Reference
 from events.erasure import has_emptied, has_retracted
@@ -73,6 +74,7 @@ class Daemon:
     compactor: Compactor
     answerer: Answerer
     corrections: Corrections
+    parked: Parked
     reports: Reports
     tasks: TaskGroup
     forgetting: int = 0
@@ -146,7 +148,9 @@ class Daemon:
             while True:
                 before = await self._undone(user)
                 memory = await self.memories.catch_up(user)
-                live, texts = digest_memory(memory), await self.chunk_texts(memory)
+                live, waits, places = digest_memory(memory), _what_waits(memory), _places_waiting(memory)
+                texts = await self.chunk_texts(memory)
+                user_seq, registered = await self.log.read(partial(_read_waiting, user=user))
                 folded = await fold_from_nothing(self.log, user, PARAMETERS, live.user_seq)
                 # What was undone meanwhile the fold leaves out, and the live one could not know.
                 if before == await self._undone(user):
@@ -155,6 +159,8 @@ class Daemon:
             assert not memory.needs_rebuild
             assert digest_memory(folded) == live
             assert await self.chunk_texts(folded) == texts
+            assert _what_waits(folded) == waits
+            assert user_seq > live.user_seq or registered == places
 
     async def chunk_texts(self, memory: Memory) -> dict[Reference, list[str | None]]:
         """What is searched of the chunks of each session, verbatim, in order."""
@@ -187,7 +193,7 @@ class Daemon:
         held = len(self.model.waiting())
         planned = sum(self.compactor.planned.values())
         compacting = bool(self.compactor.planned) and not planned
-        return compacting or held < min(len(self.worker.in_flight) + planned, int(self.worker.slots.total_tokens))
+        return compacting or held < min(len(self.worker.in_flight) + planned, self.worker.engine.slots.limit)
 
     async def _compact(self, user: Reference) -> None:
         try:
@@ -223,13 +229,40 @@ def _build(log: EventLog, clock: ManualClock, model: ScriptedModel, tasks: TaskG
     pace = WorkerParameters(first_pause_s=0, tick_s=3600)
     worker = Worker(log, memories, model, pace, clock, reports)
     embedder = ScriptedEmbedder()
-    compactor = Compactor(log, memories, worker, model, embedder, EventTreeParameters())
+    compactor = Compactor(log, memories, worker, embedder, EventTreeParameters())
     # The test looks into the files itself, in the end; a search in a process of its own each time would take long.
     erasing = replace(erasing_without_a_server(log, log.path.parent, clock, reports), search=_find_nothing)
     forgetter = Forgetter(erasing, memories)
     answerer = Answerer(log.keys, log, memories, embedder, NO_EMBEDDER, lambda _: 0, clock)
     corrections = Corrections(log, memories, worker, Structures(log, memories), clock)
-    return Daemon(log, memories, model, worker, forgetter, compactor, answerer, corrections, reports, tasks)
+    said_and_done = (answerer, corrections, Parked(log, clock))
+    return Daemon(log, memories, model, worker, forgetter, compactor, *said_and_done, reports, tasks)
+
+
+def _what_waits(memory: Memory) -> tuple[object, ...]:
+    """What is to be extracted, written and not merged."""
+    forest = memory.forest
+    return set(memory.waiting_chunks), forest.dirty_count(), list(memory.units.parked), memory.pending()
+
+
+def _places_waiting(memory: Memory) -> set[int]:
+    """The places of turns that no extraction covers, and no parked one."""
+    chunks = [chunk.turns for chunk in memory.waiting_chunks.values()]
+    waiting = {turn for turns in (*chunks, *map(memory.open_chunk, memory.session_ids)) for turn in turns}
+    return {placed.place for placed in memory.transcript.placed.values() if placed.seq in waiting}
+
+
+def _read_waiting(connection: sqlite3.Connection, user: Reference) -> tuple[int, set[int]]:
+    """The same by the registry, with the user_seq that it stands at."""
+    rows = connection.execute(
+        """SELECT t.seq FROM turns t JOIN sessions s ON s.session = t.session
+           WHERE s.user = ? AND s.forgotten IS NULL AND t.closing = 0 AND t.extraction IS NULL
+               AND t.standing IS NOT NULL""",
+        (user,),
+    )
+    places = {seq for (seq,) in rows}
+    (user_seq,) = connection.execute("SELECT user_seq FROM users WHERE user = ?", (user,)).fetchone()
+    return int(user_seq), places
 
 
 async def _find_nothing(_: Path, samples: Fingerprints, __: IsKept) -> ScanResult:

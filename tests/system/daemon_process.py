@@ -84,19 +84,21 @@ class DaemonProcess:
 
     async def launch(self) -> None:
         """Start the process and wait for nothing. Its log goes on where the last run's ended."""
-        command = [sys.executable, "-m", "daemon", "run", "--data", str(self.folder)]
-        if self.url is None:
-            command.append("--embedded-bus")
         with self.log_path.open("ab") as log:
             # Tied to the test run, so that a killed run leaves no daemon behind.
             self._process = await anyio.open_process(
-                tied_to_this_process(command),
+                tied_to_this_process(self.command()),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 env=command_environment({**self._bus_environment(), **self.environ}),
                 cwd=ROOT,
             )
+
+    def command(self) -> list[str]:
+        """What is run; for benchmarks that run it otherwise."""
+        bus = ["--embedded-bus"] if self.url is None else []
+        return [sys.executable, "-m", "daemon", "run", "--data", str(self.folder), *bus]
 
     async def until_ready(self, bus: str | None = "up") -> None:
         """Return when the socket answers and the bus is in this state; fails with the log when it ends first."""
@@ -225,12 +227,14 @@ def command_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT), **environ}
 
 
-async def until(predicate: Callable[[], Awaitable[bool]], timeout_s: float = 10, message: str = "") -> None:
+async def until(
+    predicate: Callable[[], Awaitable[bool]], timeout_s: float = 10, message: str = "", *, poll_s: float = POLL_S
+) -> None:
     """`wait_until` for what has to be asked of another process."""
     deadline = anyio.current_time() + timeout_s
     while not await predicate():
         assert anyio.current_time() <= deadline, message or f"this did not become true within {timeout_s} s"
-        await anyio.sleep(POLL_S)
+        await anyio.sleep(poll_s)
 
 
 async def until_recorded(client: AsyncClient, user_id: str, turns: int) -> None:

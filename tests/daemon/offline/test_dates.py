@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from daemon.offline.dates import find_interval
+from daemon.offline.dates import find_interval, find_written
 from daemon.offline.extraction import extract_facts
 from events.time import EARLIEST, LATEST, from_datetime, to_datetime
 from projections.ports import ChunkText, TurnText
@@ -167,6 +167,16 @@ def test_the_ends_of_the_calendar_give_none_and_no_error() -> None:
         ("9999-12-30", "9999-12-30"),
         None,
     ]
+
+
+def test_every_date_is_found_where_it_is_written_and_durations_are_none() -> None:
+    text = "For 3 years I’ve had it; last Friday and on 8 May 2023 it broke, 2 weeks ago I sold it."
+    found = find_written(text, SAID_AT)
+
+    assert [text[start:end] for start, end, _ in found] == ["last Friday", "8 May 2023", "2 weeks ago"]
+    assert [span.first for _, _, span in found] == [date(2023, 7, 14), date(2023, 5, 8), date(2023, 7, 3)]
+    assert find_written("I have had it for 3 years.", SAID_AT) == []
+    assert find_written("It broke 5000 years ago.", SAID_AT) == []
 
 
 def test_the_29_of_february_is_found_in_the_last_leap_year() -> None:

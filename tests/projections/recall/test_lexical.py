@@ -211,7 +211,7 @@ def test_who_holds_a_term_is_told_of_a_few_rows_however_often_they_hold_it() -> 
     holders, held = index.held(["cat", "dog", "owl", "cow"], [7, 3, 8, 0, 9])
 
     assert holders == [3, 1, 1, 0]
-    assert held.tolist() == [
+    assert held == [
         [True, True, False, True, False],
         [False, True, False, False, False],
         [False, False, True, False, False],
@@ -253,3 +253,40 @@ def test_two_users_have_no_hash_of_a_word_in_common() -> None:
 
     assert not one.vocabulary & other.vocabulary
     assert one.scores(["cat"], 1).tolist() == other.scores(["cat"], 1).tolist()
+
+
+def many_rows(count: int) -> dict[int, list[str]]:
+    """Rows of two loud words, of one that a tenth has, and of rare ones."""
+    chance = random.Random(count)
+    return {
+        row: [word for word, share in (("jon", 0.6), ("gina", 0.4), ("cat", 0.1)) if chance.random() < share]
+        + [f"w{chance.randrange(500)}" for _ in range(3)]
+        for row in range(count)
+    }
+
+
+def test_what_most_rows_hold_is_scored_the_same_to_the_last_bit_however_often_it_is_asked_for() -> None:
+    rows = many_rows(5_000)
+    index, questions = built(rows), (["jon", "cat", "w3"], ["w7", "gina", "jon", "w8", "w9"], ["gina"], ["w1"])
+    first = [index.scores(asked, 5_000).tobytes() for asked in questions]
+    again = [[index.scores(asked, 5_000).tobytes() for asked in questions] for _ in range(3)]
+
+    assert again == [first] * 3
+    by_hand = bm25_by_hand(rows, set(questions[1]), 5_000, 1.2, 0.75)
+    assert np.frombuffer(first[1]).tolist() == pytest.approx(by_hand)
+
+
+def test_what_most_rows_hold_is_scored_anew_after_a_change_and_old_hits_stay() -> None:
+    rows = many_rows(5_000)
+    index = built(rows)
+    size_bytes = index.size_bytes
+    hits = index.hits(["jon", "w3"])
+    before, grown_bytes = hits.add_up(5_000).tobytes(), index.size_bytes
+    index.remove(17)
+    index.add(17, ["jon"] * 9)
+    fresh = built(rows | {17: ["jon"] * 9})
+    after = [index.scores(["jon", "w3"], 5_000).tobytes() for _ in range(3)]
+
+    assert after == [fresh.scores(["jon", "w3"], 5_000).tobytes()] * 3
+    assert hits.add_up(5_000).tobytes() == before != after[0]
+    assert grown_bytes == size_bytes + 8 * 5_000

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from projections.recall.keyed import hash_mark, hash_terms
 from projections.recall.marks import MarkIndex
@@ -70,6 +72,25 @@ def test_any_history_leaves_what_was_left_and_freezes_to_the_same(seed: int) -> 
         assert index.entries == sum(map(len, expected.values()))
         assert len(index) == sum(map(bool, expected.values()))
     assert thawed.freeze() == marks.freeze()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_column_says_which_rows_carry_a_mark_and_stays_as_it_was_given(seed: int) -> None:
+    print("seed", seed)
+    chance = random.Random(seed)
+    marks, given = MarkIndex(), list[tuple[NDArray[np.float32], list[float]]]()
+    for size in range(1, 200):
+        marks.add(size - 1, chance.sample(range(8), 3))
+        if chance.random() < 0.3:
+            row, mark = chance.randrange(size), chance.randrange(8)
+            if row in marks.rows(mark).tolist():
+                marks.remove(row, [mark])
+        for mark in chance.choices(range(9), k=3):
+            rows = set(marks.rows(mark).tolist())
+            given.append((marks.column(mark, size), [float(row in rows) for row in range(size)]))
+
+    assert all(column.tolist() == expected for column, expected in given)
+    assert not given[0][0].flags.writeable
 
 
 def test_a_hash_depends_on_key_kind_and_the_cut_of_its_parts() -> None:

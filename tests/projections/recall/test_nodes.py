@@ -236,6 +236,21 @@ def test_a_group_is_never_wanted_a_vector_and_has_the_normalised_sum_of_its_memb
     assert nodes.cosines(np.array([0, 0, 1], np.float32))[row] == 0
 
 
+def test_texts_of_nodes_without_vectors_are_told_without_reading_the_nodes() -> None:
+    nodes = NodeSet()
+    for name in ("f", "g", "h"):
+        nodes.add(a_fact(name), name)
+    nodes.add(a_chunk("c"), "c")
+    nodes.set_vectors([an_id("h")], np.array([[1, 0, 0]], np.float32))
+    make_group(nodes, "group", "f", "g")
+    wanted = nodes.without_vectors(9)
+    ids = nodes.ids_without_vectors()
+
+    assert ids == [node.id for node in wanted]
+    assert set(ids) == {an_id("c"), an_id("f"), an_id("g")}
+    assert nodes.texts([*ids, an_id("nobody")]) == {node.id: node.ref for node in wanted}
+
+
 def test_a_groups_vector_does_not_depend_on_when_those_of_its_members_came() -> None:
     vectors = np.random.default_rng(1).standard_normal((3, 16)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)

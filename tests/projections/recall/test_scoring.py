@@ -10,8 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from projections.recall.agpr import NO_EMBEDDER, AgprParameters, smooth
+from projections.recall.lexical import Hits
 from projections.recall.nodes import NodeKind, NodeSet, SearchNode
-from projections.recall.scoring import lead
+from projections.recall.scoring import Context, lead
+from projections.recall.sessions import make_table
 from projections.recall.tokens import query_terms
 from projections.texts import TurnsText
 from tests.builders import KEYS, MONDAY, an_id
@@ -123,7 +125,9 @@ def test_scores_that_hardly_differ_are_told_apart() -> None:
     expected = smooth(stretched, *nodes.neighbours(), 0.6)
     best = sorted(rows.tolist(), key=lambda row: (-round(float(expected[row]), 5), nodes.node(row).id))[:40]
 
-    assert lead(nodes.view(), (rows, shares), rows, parameters, 40).rows.tolist() == best
+    hits = Hits(rows, shares, [slice(0, rows.size)])
+
+    assert lead(nodes.view(), hits, rows, parameters, 40).rows.tolist() == best
 
 
 def test_no_row_leads_nothing_and_few_rows_all_lead() -> None:
@@ -189,3 +193,14 @@ def replace_id(node: SearchNode, name: str) -> SearchNode:
         node.time_end,
         9,
     )
+
+
+@pytest.mark.parametrize("per_run", [1, 9])
+def test_what_a_session_adds_does_not_depend_on_how_its_rows_lie(per_run: int) -> None:
+    of_row = np.repeat(np.random.default_rng(per_run).integers(0, 5, 60), per_run).astype(np.int32)
+    table = make_table(of_row, np.ones(of_row.size, dtype=np.bool_), np.ones(of_row.size, dtype=np.int32))
+    added = np.array([0.0, 0.1, 0.2, 0.3, 0.4])
+    context = Context(table.of_row, added, None, table.runs)
+
+    expected = (np.ones(of_row.size, dtype=np.float32) + added.astype(np.float32)[of_row]).tolist()
+    assert context.speak(np.ones(of_row.size, dtype=np.float32)).tolist() == expected

@@ -64,6 +64,22 @@ def test_a_session_scores_like_one_text_of_all_its_chunks(seed: int) -> None:
     np.testing.assert_allclose(scores, by_hand, atol=1e-12)
 
 
+def test_a_session_scores_the_same_however_often_a_word_of_most_rows_was_asked_for() -> None:
+    chance, index = random.Random(3), LexicalIndex()
+    for row in range(5_000):
+        index.add(row, ["jon", *chance.sample(["cat", "dog", "owl"], 1)] if row % 3 else ["cat"] * (row % 4 + 1))
+    of_row = np.array([chance.randrange(9) for _ in range(5_000)], dtype=np.int32)
+    chunks, asked = np.array([row % 5 > 0 for row in range(5_000)]), ["jon", "owl", "cat"]
+    found: list[bytes] = []
+    for _ in range(4):
+        table = make_table(of_row, chunks, index.lengths)
+        for _ in range(2):
+            index.hits(asked)
+            found.append(score_sessions(table, index.find(asked)).tobytes())
+
+    assert found[1:] == found[:-1]
+
+
 def test_sessions_that_do_not_differ_say_nothing() -> None:
     index = LexicalIndex()
     index.add(0, ["rex"])

@@ -53,6 +53,17 @@ def test_exact_cosines_are_those_of_float16_and_rough_ones_are_near(width: int) 
     assert picture.error(quantise(asked(query))) < 0.05 / width**0.35
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_many_vectors_are_kept_as_each_by_itself(dtype: type[np.floating]) -> None:
+    vectors = unit_rows(6, 300).astype(dtype)
+    together, alone = quantise(vectors), [quantise(each.reshape(1, -1)) for each in vectors]
+
+    assert together.high.tolist() == [each.high[0].tolist() for each in alone]
+    assert together.low.tolist() == [each.low[0].tolist() for each in alone]
+    assert together.steps.tolist() == [float(each.steps[0]) for each in alone]
+    assert np.abs(restore(together) - vectors.astype(np.float16).astype(np.float64)).max() < 1 / 32_000
+
+
 def test_some_rows_are_answered_in_their_order_across_blocks() -> None:
     vectors, query = unit_rows(3, BLOCK_ROWS + 500), unit_rows(4, 1)[0]
     picture = filled(vectors).picture(len(vectors))

@@ -1,0 +1,127 @@
+"""The line of users whose work is to be planned: who comes next, and who waits for what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+
+from daemon.models.limiter import PRIORITY
+from events.envelope import Reference
+from events.memory import Task
+
+# The priorities of what the worker plans. Compaction is asked for and has a place of its own.
+_EXTRACT: Final = PRIORITY[Task.EXTRACT]
+_SUMMARISE: Final = PRIORITY[Task.SUMMARISE]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A user to plan; `priority` is that of the work for which it waited longest, if it waited for room."""
+
+    user: Reference
+    priority: int | None = None
+
+
+@dataclass(slots=True)
+class Line:
+    """Users of whom something is wanted, those whose work found no room, and those whose work has to wait.
+
+    When room is short, fresh turns of one user go before another's summaries, and among equals the one that waits
+    longest comes first: nobody stands behind everything that another one ever said.
+    """
+
+    wanted: dict[Reference, None] = field(default_factory=dict[Reference, None])
+    # By the priority of the first piece that found no room; true while the user has a turn, which is a claim, too.
+    crowded_out: dict[int, dict[Reference, bool]] = field(default_factory=lambda: {_EXTRACT: {}, _SUMMARISE: {}})
+    # The model or their budget has no room for them: they are planned when that is over.
+    held_back: dict[Reference, None] = field(default_factory=dict[Reference, None])
+    # Users being planned: one plan a user at a time.
+    planned_now: set[Reference] = field(default_factory=set[Reference])
+    woken: anyio.Event = field(default_factory=anyio.Event)
+
+    def want(self, user: Reference) -> None:
+        """Something of a user changed."""
+        self.wanted[user] = None
+        self.wake()
+
+    def wake(self) -> None:
+        """Let those who wait for a turn look again."""
+        woken, self.woken = self.woken, anyio.Event()
+        woken.set()
+
+    def take_next(self, has_room: bool) -> Turn | None:
+        """Whom to plan now, until `leave` is called.
+
+        First those who found no room, if there is some now, fresh turns before summaries; then what is new. While
+        there is none, all that is new is planned and gets its place among those who wait.
+        """
+        turn = self._choose(has_room)
+        if turn is not None:
+            self.planned_now.add(turn.user)
+            if turn.priority is None:
+                del self.wanted[turn.user]
+            else:
+                self.crowded_out[turn.priority][turn.user] = True
+        return turn
+
+    def leave(self, turn: Turn) -> None:
+        """A user's plan is over; somebody may have wanted that user meanwhile."""
+        self.planned_now.discard(turn.user)
+        if turn.priority is not None and self.crowded_out[turn.priority].get(turn.user):
+            del self.crowded_out[turn.priority][turn.user]
+        self.wake()
+
+    def may_start(self, turn: Turn, priority: int) -> bool:
+        """Whether nobody else waits for the same room, or for a better claim to it."""
+        for waiting_for, users in self.crowded_out.items():
+            better = waiting_for < priority
+            equal = waiting_for == priority and turn.priority != priority
+            if (better or equal) and any(user != turn.user for user in users):
+                return False
+        return True
+
+    def crowd_out(self, turn: Turn, priority: int) -> None:
+        """A piece found no room. Who had a turn goes to the end, and who waits already keeps the place."""
+        waiting = self.crowded_out[priority]
+        if turn.priority == priority:
+            waiting.pop(turn.user, None)
+        waiting.setdefault(turn.user, False)
+
+    def waits(self, user: Reference) -> bool:
+        """Whether a user comes up without being wanted again."""
+        return user in self.held_back or any(user in waiting for waiting in self.crowded_out.values())
+
+    def give_up_claims(self, user: Reference) -> None:
+        """All work of a user is under way or done: nothing of it waits for room."""
+        for waiting in self.crowded_out.values():
+            waiting.pop(user, None)
+
+    def hold_back(self, user: Reference) -> None:
+        """The work of a user has to wait, and takes no room meanwhile."""
+        self.held_back[user] = None
+
+    def release(self, still_blocked: Callable[[Reference], bool]) -> None:
+        """Want everybody again whose work need not wait any more."""
+        self._let_in(user for user in self.held_back if not still_blocked(user))
+
+    def release_all(self) -> None:
+        """Want everybody again who was held back."""
+        self._let_in(self.held_back)
+
+    def _let_in(self, users: Iterable[Reference]) -> None:
+        for user in list(users):
+            del self.held_back[user]
+            self.want(user)
+
+    def _choose(self, has_room: bool) -> Turn | None:
+        for priority in (_EXTRACT, _SUMMARISE) if has_room else ():
+            if (user := self._first(self.crowded_out[priority])) is not None:
+                return Turn(user, priority)
+        user = self._first(self.wanted)
+        return None if user is None else Turn(user)
+
+    def _first(self, waiting: Iterable[Reference]) -> Reference | None:
+        return next((each for each in waiting if each not in self.planned_now), None)

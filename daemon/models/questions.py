@@ -1,0 +1,204 @@
+"""What a model is asked for, in as many parts as it takes: the facts of a chunk, a summary, a merged text.
+
+A question that comes to nothing is asked in halves, one after the other: when one half comes to nothing, so does
+the whole, and the other need not be paid for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from daemon.models.fact_answers import join_facts, read_facts
+from daemon.models.prompts import Prompt, extraction_prompt, merge_prompt, summary_prompt
+from daemon.models.repairing import NotAnswered, ask_until_usable
+from daemon.models.splitting import (
+    DEPTH_MAX,
+    bytes_of,
+    characters_of,
+    halve,
+    span_of,
+    split_chunk,
+    split_interval,
+)
+from daemon.models.text_answers import SUMMARY_CHARS_MAX, read_merged, read_summary
+from daemon.reading import coverage, kept, small_chunks, times
+from daemon.reading.recalled import MACHINE_ROLES
+from events.memory import ExtractedFact, Usage
+from projections.ports import (
+    AnswerUnusable,
+    ChunkText,
+    IntervalText,
+    MemberText,
+    ModelFailed,
+    ModelUnavailable,
+    TurnText,
+)
+
+if TYPE_CHECKING:
+    from daemon.models.chat import Spending
+    from daemon.models.chat_answers import ChatAnswer
+
+# Of a chunk this much is asked at once, in UTF-8: with instruction and answer it fits into 4,096 tokens, which
+# some servers have for a context; and of longer texts models leave out more. What has more is halved unasked.
+CHUNK_BYTES_MAX: Final = 8_000
+# So much of the children of a node: ten of 200 words.
+INTERVAL_BYTES_MAX: Final = 12_000
+# Text that the rules read within 5 ms; more goes to a thread, off the loop.
+INLINE_CHARS_MAX: Final = 2_000
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Asking(Protocol):
+    """One call. Raises `PromptTooLong` and the errors of the port."""
+
+    async def __call__(self, prompt: Prompt, spending: Spending, room: int) -> ChatAnswer:
+        """The answer, whatever it is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Facts of a chunk, and how many details of it none of them carries."""
+
+    facts: tuple[ExtractedFact, ...]
+    missed: int
+
+
+class Questions:
+    """Asks; all three raise the errors of the port, with all that was spent in them."""
+
+    def __init__(self, ask: Asking) -> None:
+        self._ask_once = ask
+        self._are_rules_loaded = False
+        self._loading = anyio.Lock()
+
+    async def says_nothing(self, chunk: ChunkText) -> bool:
+        """Whether there is nothing to ask."""
+        return await self._rule(characters_of(chunk.turns), small_chunks.says_nothing, chunk)
+
+    async def extract(self, chunk: ChunkText, spending: Spending, depth: int = 0) -> Facts:
+        """The facts of a chunk, or of its halves."""
+        parts = split_chunk(chunk) if depth < DEPTH_MAX else None
+        if parts is None or bytes_of(chunk.turns) <= CHUNK_BYTES_MAX:
+            try:
+                return await self._extract_whole(chunk, spending)
+            except NotAnswered as failed:
+                if parts is None or failed.is_final:
+                    raise AnswerUnusable(failed.reason, spending.usage) from None
+        spending.add(Usage(splits=1))
+        facts: list[ExtractedFact] = []
+        missed = 0
+        for part in parts:
+            read = await self.extract(part.chunk, spending, depth + 1)
+            facts += [_moved(fact, part.position) for fact in read.facts]
+            missed += read.missed
+        return Facts(join_facts(facts), missed)
+
+    async def summarise(self, interval: IntervalText, spending: Spending, depth: int = 0) -> str:
+        """A summary; or those of the two halves, summarised once more where they are long together."""
+        parts = split_interval(interval) if depth < DEPTH_MAX else None
+        if parts is None or bytes_of(interval.children) <= INTERVAL_BYTES_MAX:
+            try:
+                read = partial(read_summary, interval=interval)
+                return await self._ask(summary_prompt(interval), spending, read)
+            except NotAnswered as failed:
+                if parts is None or failed.is_final:
+                    raise AnswerUnusable(failed.reason, spending.usage) from None
+        spending.add(Usage(splits=1))
+        written = [span_of(part.children, await self.summarise(part, spending, depth + 1)) for part in parts]
+        joined = "\n".join(each.text for each in written)
+        if len(joined) <= SUMMARY_CHARS_MAX:
+            return joined
+        return await self.summarise(IntervalText(interval.scope, tuple(written)), spending, DEPTH_MAX)
+
+    async def merge(self, members: tuple[MemberText, ...], spending: Spending) -> str:
+        """One text for all, or for what became of the two halves; a single text stands for itself."""
+        if len(members) == 1:
+            return members[0].text
+        try:
+            read = partial(read_merged, members=members)
+            return await self._ask(merge_prompt(members), spending, read)
+        except NotAnswered as failed:
+            if len(members) == 2 or failed.is_final:
+                raise AnswerUnusable(failed.reason, spending.usage) from None
+        spending.add(Usage(splits=1))
+        written = [span_of(half, await self.merge(half, spending)) for half in halve(members)]
+        return await self.merge(tuple(written), spending)
+
+    async def _extract_whole(self, chunk: ChunkText, spending: Spending) -> Facts:
+        """The facts of a chunk; and once more, of the details that none of them carries."""
+        read = partial(read_facts, chunk=chunk)
+        facts = await self._ask(extraction_prompt(chunk), spending, read)
+        missed = await self._find_missed(chunk, facts)
+        if missed and spending.calls_left:
+            try:
+                more = await self._ask(extraction_prompt(chunk, missed), spending, read)
+            except (NotAnswered, AnswerUnusable, ModelFailed, ModelUnavailable):
+                # What was read is of use; what is missed stays counted.
+                return Facts(facts, len(missed))
+            # Asked for a few details, some models give all facts again in other words.
+            asked_for = [each for each in more if await self._carries(each, missed, chunk, facts)]
+            facts = join_facts(facts, asked_for)
+            missed = await self._find_missed(chunk, facts)
+        return Facts(facts, len(missed))
+
+    async def _carries(
+        self, fact: ExtractedFact, missed: Sequence[str], chunk: ChunkText, facts: Sequence[ExtractedFact]
+    ) -> bool:
+        """Whether a fact carries one of the details that these have missed."""
+        return not set(missed) <= set(await self._find_missed(chunk, [*facts, fact]))
+
+    async def _find_missed(self, chunk: ChunkText, facts: Sequence[ExtractedFact]) -> tuple[str, ...]:
+        # A machine's answer has more details than anybody wants facts of: each would cost a second call.
+        texts = [turn.text for turn in chunk.turns if turn.role not in MACHINE_ROLES]
+        speakers = [turn.speaker for turn in chunk.turns if turn.speaker]
+        read = [coverage.as_read(fact) for fact in facts]
+        return await self._rule(sum(map(len, texts)), coverage.missed, texts, read, speakers)
+
+    async def _ask(self, prompt: Prompt, spending: Spending, read: Callable[[str], T]) -> T:
+        """One question with its repair. Raises `NotAnswered` and the errors of the port."""
+
+        async def ask(prompt: Prompt, room: int, *, is_repair: bool) -> ChatAnswer:
+            answer = await self._ask_once(prompt, spending, room)
+            if is_repair:
+                spending.add(Usage(repairs=1))
+            return answer
+
+        async def read_answer(text: str) -> T:
+            return await self._rule(len(text), read, text)
+
+        return await ask_until_usable(prompt, ask, read_answer)
+
+    async def _rule(self, characters: int, rule: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What a rule makes of so much text, off the loop when it is much."""
+        if not self._are_rules_loaded:
+            async with self._loading:
+                if not self._are_rules_loaded:
+                    await anyio.to_thread.run_sync(_load_rules)
+                    self._are_rules_loaded = True
+        if characters <= INLINE_CHARS_MAX:
+            return rule(*args, **kwargs)
+        return await anyio.to_thread.run_sync(partial(rule, *args, **kwargs))
+
+
+def _moved(fact: ExtractedFact, position: int) -> ExtractedFact:
+    """A fact of a part as one of the chunk, in which the part begins at this turn."""
+    return replace(fact, turns=tuple(turn + position for turn in fact.turns))
+
+
+def _load_rules() -> None:
+    """Have the patterns of the rules compiled, which takes some tenths of a second."""
+    text = "Ann moved to Oslo with 2 cats on 8 May 2023, and not last Friday."
+    small_chunks.says_nothing(ChunkText((TurnText("user", "Ann", 0, text),)))
+    times.resolve_in("2023-05-08", 0, text)
+    coverage.missed([text], [""])
+    kept.lost([text], "")
+    kept.invented([""], text)

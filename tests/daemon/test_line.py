@@ -1,0 +1,125 @@
+"""The line of users: who is planned next, who has the better claim to room, and who waits for something else."""
+
+from __future__ import annotations
+
+from daemon.building.line import Line, Turn
+from daemon.models.limiter import PRIORITY
+from events.envelope import Reference
+from events.memory import Task
+from tests.builders import KEYS
+
+ALICE, BOB, CAROL = (KEYS.user(name) for name in ("alice", "bob", "carol"))
+EXTRACT, SUMMARISE = PRIORITY[Task.EXTRACT], PRIORITY[Task.SUMMARISE]
+
+
+def test_who_found_no_room_comes_before_what_is_new_and_fresh_turns_before_summaries() -> None:
+    line = Line()
+    line.crowd_out(Turn(ALICE), SUMMARISE)
+    line.want(BOB)
+    line.crowd_out(Turn(CAROL), EXTRACT)
+    order = [line.take_next(has_room=True) for _ in range(4)]
+
+    assert order == [Turn(CAROL, EXTRACT), Turn(ALICE, SUMMARISE), Turn(BOB), None]
+
+
+def test_without_room_only_what_is_new_is_planned() -> None:
+    line = Line()
+    line.crowd_out(Turn(ALICE), EXTRACT)
+    line.want(BOB)
+
+    assert [line.take_next(has_room=False) for _ in range(2)] == [Turn(BOB), None]
+
+
+def test_room_goes_to_the_better_claim_and_among_equals_to_whom_it_is_the_turn_of() -> None:
+    line = Line()
+    line.crowd_out(Turn(ALICE), SUMMARISE)
+    line.crowd_out(Turn(BOB), SUMMARISE)
+
+    assert line.may_start(Turn(CAROL), EXTRACT), "summaries of others are in nobody's way"
+    assert not line.may_start(Turn(CAROL), SUMMARISE), "others wait for as much, and longer"
+    turn = line.take_next(has_room=True)
+    assert turn == Turn(ALICE, SUMMARISE)
+    assert line.may_start(turn, SUMMARISE)
+    line.crowd_out(Turn(CAROL), EXTRACT)
+    assert not line.may_start(turn, SUMMARISE), "fresh turns came meanwhile"
+
+
+def test_who_waits_already_keeps_the_place_and_is_in_nobodys_way_but_others() -> None:
+    line = Line()
+    line.crowd_out(Turn(ALICE), EXTRACT)
+    line.crowd_out(Turn(BOB), EXTRACT)
+    line.crowd_out(Turn(ALICE), EXTRACT)
+    first, second = line.take_next(has_room=True), line.take_next(has_room=True)
+
+    assert (first, second) == (Turn(ALICE, EXTRACT), Turn(BOB, EXTRACT))
+
+
+def test_who_had_a_turn_and_found_no_more_room_goes_to_the_end() -> None:
+    line = Line()
+    for user in (ALICE, BOB):
+        line.crowd_out(Turn(user), EXTRACT)
+    order: list[Reference] = []
+    for _ in range(4):
+        turn = line.take_next(has_room=True)
+        assert turn is not None
+        line.crowd_out(turn, EXTRACT)
+        line.leave(turn)
+        order.append(turn.user)
+
+    assert order == [ALICE, BOB, ALICE, BOB]
+
+
+def test_a_claim_holds_while_the_user_who_has_it_is_planned_and_ends_with_the_plan() -> None:
+    line = Line()
+    line.crowd_out(Turn(BOB), EXTRACT)
+    turn = line.take_next(has_room=True)
+    assert turn is not None
+    during = line.may_start(Turn(ALICE), SUMMARISE), line.may_start(turn, EXTRACT)
+    line.leave(turn)
+
+    assert during == (False, True)
+    assert line.may_start(Turn(ALICE), SUMMARISE)
+    assert line.take_next(has_room=True) is None
+
+
+def test_who_has_nothing_left_to_start_is_not_planned_for_it_again() -> None:
+    line = Line()
+    line.crowd_out(Turn(ALICE), EXTRACT)
+    line.crowd_out(Turn(ALICE), SUMMARISE)
+    line.want(ALICE)
+    line.give_up_claims(ALICE)
+
+    assert [line.take_next(has_room=True), line.take_next(has_room=True)] == [Turn(ALICE), None]
+
+
+def test_who_waits_comes_up_without_being_wanted_again() -> None:
+    line = Line()
+    line.crowd_out(Turn(ALICE), SUMMARISE)
+    line.hold_back(BOB)
+
+    assert [line.waits(user) for user in (ALICE, BOB, CAROL)] == [True, True, False]
+
+
+def test_nobody_is_planned_twice_at_once() -> None:
+    line = Line()
+    line.want(ALICE)
+    turn = line.take_next(has_room=True)
+    assert turn is not None
+    line.want(ALICE)
+    meanwhile = line.take_next(has_room=True)
+    line.leave(turn)
+
+    assert meanwhile is None
+    assert line.take_next(has_room=True) == Turn(ALICE)
+
+
+def test_who_is_held_back_is_wanted_again_once_nothing_blocks_them() -> None:
+    line = Line()
+    line.hold_back(ALICE)
+    line.hold_back(BOB)
+    line.release(lambda user: user == ALICE)
+    released = [line.take_next(has_room=True) for _ in range(2)]
+    line.release_all()
+
+    assert released == [Turn(BOB), None]
+    assert line.take_next(has_room=True) == Turn(ALICE)
