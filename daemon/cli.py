@@ -210,7 +210,8 @@ def _show_findings(findings: list[Finding], as_json: bool) -> None:
             click.echo(f"{'':8}-> {finding.mend}")
     if not as_json:
         counts = Counter(finding.level for finding in findings)
-        click.echo(f"doctor: {counts['error']} errors, {counts['warning']} warnings")
+        said = (f"{counts[level]} {level}{'' if counts[level] == 1 else 's'}" for level in ("error", "warning"))
+        click.echo(f"doctor: {', '.join(said)}")
 
 
 @main.command()

@@ -91,8 +91,8 @@ def check_models(models: Models) -> None:
     rules = [
         (1 <= models.concurrency <= 4096, "models.concurrency must be from 1 to 4096"),
         (1 <= models.timeout_s <= TIMEOUT_MAX_S, f"models.timeout_s must be from 1 to {TIMEOUT_MAX_S:.0f}"),
-        (0 <= models.tokens_per_day <= TOKENS_MAX, "models.tokens_per_day is 0 for no limit, or above"),
-        (0 <= models.tokens_per_day_user <= TOKENS_MAX, "models.tokens_per_day_user is 0 for no limit, or above"),
+        (0 <= models.tokens_per_day <= TOKENS_MAX, "models.tokens_per_day is above 0, or 0: no limit"),
+        (0 <= models.tokens_per_day_user <= TOKENS_MAX, "models.tokens_per_day_user is above 0, or 0: no limit"),
     ]
     for holds, sentence in rules:
         if not holds:
@@ -107,10 +107,12 @@ def _check_chat(models: Models) -> None:
             if getattr(models, key):
                 raise ConfigInvalid(
                     f"models.{key} is for a chat model at an endpoint, and models.chat_model names none: "
-                    "nothing is sent anywhere until it does"
+                    f"set it, or leave models.{key} out; nothing is sent anywhere until then"
                 )
     elif not _is_web_address(models.chat_url):
         raise ConfigInvalid("models.chat_url begins with http:// or https:// and mostly ends in /v1")
+    elif models.chat_url.rstrip("/").endswith("/chat/completions"):
+        raise ConfigInvalid("models.chat_url mostly ends in /v1: leave /chat/completions out, the daemon adds it")
     _ = models.extra_body
 
 
@@ -122,6 +124,8 @@ def _check_embedder(models: Models) -> None:
             raise ConfigInvalid('models.embed_model must name a model: models.embedder is "endpoint"')
         if not _is_web_address(models.embed_url):
             raise ConfigInvalid("models.embed_url begins with http:// or https:// and mostly ends in /v1")
+        if models.embed_url.rstrip("/").endswith("/embeddings"):
+            raise ConfigInvalid("models.embed_url mostly ends in /v1: leave /embeddings out, the daemon adds it")
         if not 0 <= models.embed_dimensions <= 8192:
             raise ConfigInvalid("models.embed_dimensions is from 1 to 8192, or 0 for what the model gives")
         return

@@ -77,16 +77,16 @@ class DerivedStore:
         """See `VectorCache`."""
         owner, name = owner_of(user), _name_model(model)
 
-        def work(connection: sqlite3.Connection) -> dict[bytes, bytes]:
+        def work(connection: sqlite3.Connection) -> dict[bytes, NDArray[np.float16]]:
             names = dict(zip(identify_each(_VECTOR, keys), keys, strict=True))
-            found = vectors.load_vectors(connection, owner, name, list(names))
-            return {names[each]: vector for each, vector in found.items()}
+            kept = vectors.load_vectors(connection, owner, name, list(names))
+            found = {names[each]: vector for each, vector in kept.items()}
+            if len(set(map(len, found.values()))) == 1:  # rows of one array are made six times faster
+                together = np.frombuffer(b"".join(found.values()), dtype=np.float16)
+                return dict(zip(found, together.reshape(len(found), -1), strict=True))
+            return {key: np.frombuffer(vector, dtype=np.float16) for key, vector in found.items()}
 
-        found: dict[bytes, bytes] = await self._try(work, {})
-        if len(set(map(len, found.values()))) == 1:  # rows of one array are made six times faster
-            together = np.frombuffer(b"".join(found.values()), dtype=np.float16)
-            return dict(zip(found, together.reshape(len(found), -1), strict=True))
-        return {key: np.frombuffer(vector, dtype=np.float16) for key, vector in found.items()}
+        return await self._try(work, {})
 
     async def keep(self, user: Reference, model: str, vectors: Sequence[CachedVector]) -> None:
         """See `VectorCache`."""

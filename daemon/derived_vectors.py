@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
+from itertools import chain
 from typing import Final
 
 from daemon.derived_file import free_places, make_room, read_bound, touch
@@ -17,6 +18,8 @@ from events.envelope import REFERENCE_BYTES
 # Of the hash of a model's name, and of the one that shows whether a vector is as it was kept.
 HASH_BYTES: Final = 8
 _KEYS_AT_ONCE: Final = 400
+# Up to so many times the vectors that are wanted are read at once, and the others left.
+_MOST: Final = 1.5
 # Longer than any window that is looked for.
 _SEPARATOR: Final = bytes(32)
 
@@ -34,18 +37,36 @@ def load_vectors(
     connection: sqlite3.Connection, owner: bytes, model: bytes, keys: Sequence[bytes]
 ) -> dict[bytes, bytes]:
     """The vectors of these keys that are here and whole."""
-    found: dict[bytes, bytes] = {}
     prove = _begin_proofs(owner, model)
-    for at in range(0, len(keys), _KEYS_AT_ONCE):
-        some = keys[at : at + _KEYS_AT_ONCE]
-        rows = connection.execute(
-            f"""SELECT key, proof, vector FROM vectors
-                WHERE owner = ? AND model = ? AND key IN ({",".join("?" * len(some))})""",
-            (owner, model, *some),
+    rows = _read_most(connection, owner, model, keys) if len(keys) > _KEYS_AT_ONCE else None
+    if rows is None:
+        rows = chain.from_iterable(
+            connection.execute(
+                f"""SELECT key, proof, vector FROM vectors
+                    WHERE owner = ? AND model = ? AND key IN ({",".join("?" * len(some))})""",
+                (owner, model, *some),
+            )
+            for some in (keys[at : at + _KEYS_AT_ONCE] for at in range(0, len(keys), _KEYS_AT_ONCE))
         )
-        found |= {key: vector for key, proof, vector in rows if prove(key, vector) == proof}
+    found = {key: vector for key, proof, vector in rows if prove(key, vector) == proof}
     touch(connection, owner)
     return found
+
+
+def _read_most(
+    connection: sqlite3.Connection, owner: bytes, model: bytes, keys: Sequence[bytes]
+) -> Iterable[tuple[bytes, bytes, bytes]] | None:
+    """Keys, proofs and vectors of these keys, if they are most of what an owner has; None if not.
+
+    In the order in which they lie in the file, which takes half as long as one by one.
+    """
+    which = "SELECT id FROM vectors WHERE owner = ? AND model = ?"
+    (held,) = connection.execute(f"SELECT count(*) FROM ({which})", (owner, model)).fetchone()
+    if held > _MOST * len(keys):
+        return None
+    rows = connection.execute(f"SELECT key, proof, vector FROM vectors WHERE id IN ({which})", (owner, model))
+    wanted = frozenset(keys)
+    return (row for row in rows if row[0] in wanted)
 
 
 def keep_vectors(

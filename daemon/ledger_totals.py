@@ -14,20 +14,18 @@ from functools import partial
 import anyio
 
 from daemon.zero_facts import RECENT, ZeroFacts, count_zero_facts
-from events.ledger import day_of
+from events.ledger import USAGE_SUMS, day_of
 from events.log import LogReader
-from events.memory import Task, Usage
+from events.memory import NOTHING_SPENT, Task, Usage
 from events.time import Instant
-
-_NOTHING = Usage()
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractionCounts:
-    """Chunks that were read; `asked` are those of them for which an endpoint was called.
+    """Chunks that were read: each is with facts, of `zero` facts, or `skipped` (nothing to remember, by rule).
 
-    `skipped`: nothing to remember, by rule. `flagged`: no fact carries some detail. Every chunk is with facts, of
-    zero facts, or skipped.
+    `flagged`: no fact carries some detail. `asked`: those for which an endpoint was called, and those that were
+    given up; `asked_zero` of them brought no fact.
     """
 
     answers: int = 0
@@ -63,7 +61,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class _Added:
-    """What is behind a row, up to row `to`. `recent`: whether each of an endpoint's last answers had no fact."""
+    """What is behind a row, up to row `to`. `recent`: of an endpoint's last chunks, which brought no fact."""
 
     to: int
     in_all: Mapping[Task, Usage]
@@ -79,12 +77,12 @@ class LedgerTotals:
         self._log = log
         self._clock = clock
         self._counted_to = 0
-        self._in_all = dict.fromkeys(Task, _NOTHING)
+        self._in_all = dict.fromkeys(Task, NOTHING_SPENT)
         self._extractions = ExtractionCounts()
         self._recent: deque[bool] = deque(maxlen=RECENT)
         # The day that is counted, and up to where; another one, also one that comes again, is counted anew.
         self._day = self._day_counted_to = 0
-        self._today = dict.fromkeys(Task, _NOTHING)
+        self._today = dict.fromkeys(Task, NOTHING_SPENT)
         self._counting = anyio.Lock()
 
     async def read(self) -> Totals:
@@ -92,7 +90,7 @@ class LedgerTotals:
         async with self._counting:
             today = day_of(self._clock())
             if today != self._day:
-                self._day, self._day_counted_to, self._today = today, 0, dict.fromkeys(Task, _NOTHING)
+                self._day, self._day_counted_to, self._today = today, 0, dict.fromkeys(Task, NOTHING_SPENT)
             behind = partial(_read_behind, seq=self._counted_to, day=self._day, day_seq=self._day_counted_to)
             self._take(await self._log.read(behind))
             counts = self._extractions
@@ -108,12 +106,6 @@ class LedgerTotals:
         self._recent.extend(added.recent)
 
 
-_SUMS = ", ".join(
-    f"coalesce(sum({column}), 0)"
-    for column in ("calls", "prompt_tokens", "cached_tokens", "completion_tokens", "cost_nano", "latency_ms")
-)
-
-
 def _read_behind(connection: sqlite3.Connection, seq: int, day: int, day_seq: int) -> _Added:
     """The sums over the rows behind `seq`, and over those of a day behind `day_seq`.
 
@@ -125,20 +117,20 @@ def _read_behind(connection: sqlite3.Connection, seq: int, day: int, day_seq: in
     today: dict[Task, Usage] = {}
     # Task by task, for to group a million rows takes longer than to read them three times.
     for task in Task:
-        sums = connection.execute(f"SELECT {_SUMS} {behind} AND task = ?", (seq, to, task.value))
+        sums = connection.execute(f"SELECT {USAGE_SUMS} {behind} AND task = ?", (seq, to, task.value))
         in_all[task] = Usage(*sums.fetchone())
-        of_day = f"SELECT {_SUMS} FROM ledger WHERE day = ? AND seq > ? AND seq <= ? AND task = ?"
+        of_day = f"SELECT {USAGE_SUMS} FROM ledger WHERE day = ? AND seq > ? AND seq <= ? AND task = ?"
         today[task] = Usage(*connection.execute(of_day, (day, day_seq, to, task.value)).fetchone())
-    # `facts` is null for all but extractions.
+    # `facts` is null where an extraction was given up.
     counts = connection.execute(
-        f"""SELECT count(*), coalesce(sum(facts > 0), 0), coalesce(sum(facts = 0 AND NOT skipped), 0),
+        f"""SELECT count(facts), coalesce(sum(facts > 0), 0), coalesce(sum(facts = 0 AND NOT skipped), 0),
                    coalesce(sum(skipped), 0), coalesce(sum(missed > 0), 0), coalesce(sum(calls > 0), 0),
-                   coalesce(sum(calls > 0 AND facts = 0 AND NOT skipped), 0)
-            {behind} AND facts IS NOT NULL""",
+                   coalesce(sum(calls > 0 AND coalesce(facts, 0) = 0 AND NOT skipped), 0)
+            {behind} AND task = 'extract'""",
         (seq, to),
     ).fetchone()
     newest_first = connection.execute(
-        f"""SELECT facts = 0 {behind} AND facts IS NOT NULL AND skipped = 0 AND calls > 0
+        f"""SELECT coalesce(facts, 0) = 0 {behind} AND task = 'extract' AND skipped = 0 AND calls > 0
             ORDER BY seq DESC LIMIT ?""",
         (seq, to, RECENT),
     ).fetchall()

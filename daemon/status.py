@@ -171,15 +171,15 @@ class Status:
         return ModelsShown(models.language_model.name, embedder.name, embedder.trouble, waiting, *at)
 
     def _show_worker(self, parked: int) -> WorkerShown:
-        worker = self._worker
+        worker, engine = self._worker, self._worker.engine
         return WorkerShown(
             in_flight=len(worker.in_flight),
-            calling=worker.calling,
-            questions=worker.questions,
-            questions_failed=worker.questions_failed,
+            calling=engine.slots.in_flight,
+            questions=engine.questions,
+            questions_failed=engine.questions_failed,
             parked=parked,
             waiting_for_model=worker.waiting_for_model,
-            recorded=worker.recorded,
+            recorded=engine.recorded,
         )
 
     def _trouble_of_chat(self) -> str | None:

@@ -98,8 +98,8 @@ class WorkerShown:
     """Work under way, questions that are with the model, put to it and come to nothing since the start, and work
     that was given up. A question takes one call to an endpoint or several, which `models.chat` counts.
 
-    `waiting_for_model`: work that waits for an endpoint or a budget. `recorded`: answers that stood in the log and
-    were not asked for again, since the start.
+    `waiting_for_model`: work that waits for an endpoint or a budget, as far as it was planned: of each user who
+    has to wait at least one piece. `recorded`: answers since the start that stood in the log already.
     """
 
     in_flight: int
@@ -171,7 +171,7 @@ class BudgetsShown:
 class ExtractionShown:
     """What was found in chunks, ever. Each has facts, or none, or was `skipped`: nothing to remember, by rule.
 
-    `flagged`: no fact carries some detail. `zero_share`: the part without facts of an endpoint's last 100 answers;
+    `flagged`: no fact carries some detail. `zero_share`: of an endpoint's last 100 chunks, the part of no facts;
     `trouble` when that is an alarm.
     """
 

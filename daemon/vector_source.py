@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import anyio
+import anyio.lowlevel
 import numpy as np
-from anyio.streams.memory import MemoryObjectSendStream
 from numpy.typing import NDArray
 
 from daemon.texts import read_behind
@@ -23,12 +23,16 @@ from projections.facts.imported import read_embedding
 from projections.memory import Memory
 from projections.ports import CachedVector, Embedder, EmbedderUnavailable, VectorCache, Vectors
 from projections.recall.nodes import NodeKind, SearchNode
-from projections.texts import FactText, TextRef, TurnsText, compose, events_behind
+from projections.texts import FactText, TextRef, compose, events_behind, name_text
 
 # Part of the name under which vectors are kept: another way of making texts of nodes gets another number.
 TEXTS_VERSION = 1
-# Nodes that are looked up at once, and then placed: some milliseconds each.
-LOOKED_UP_MAX = 1_024
+# Nodes whose vectors are looked up at once: ten to thirty megabytes.
+LOOKED_UP_MAX = 16_384
+# Texts that are named and vectors that are placed at once: a millisecond of the loop, which comes back sooner than
+# others get their turn.
+NAMED_MAX = 1_024
+PLACED_MAX = 256
 # A Memory that is loaded gets so many vectors that are not kept, such as those of open chunks, if that is quick:
 # whoever asked for it waits.
 FURNISHED_MAX = 8
@@ -57,17 +61,6 @@ class Wanted:
     def seqs(self) -> tuple[int, ...]:
         """The events whose words are in it."""
         return tuple(sorted(events_behind([self.ref])))
-
-
-def name_text(ref: TextRef) -> bytes:
-    """The key of a text for ever: wordings never change, another one has another seq."""
-    match ref:
-        case FactText(occurrence=pointer):
-            return b"%d,%d" % (pointer.seq, pointer.n)
-        case TurnsText(turns=turns):
-            return f"turns,{turns}".encode()
-        case _:
-            return b"written,%d" % ref.seq
 
 
 class VectorSource:
@@ -172,27 +165,29 @@ class VectorSource:
             return  # `status` says why, and whoever follows the log
 
     async def _put_kept(self, memory: Memory) -> None:
-        """Give the nodes the vectors that are kept; while some are placed, the next ones are looked up."""
-        send, receive = anyio.create_memory_object_stream[dict[bytes, NDArray[np.float16]]](1)
-        async with anyio.create_task_group() as loading, receive:
-            loading.start_soon(self._load_kept, memory, send, name="vectors.load_kept")
-            async for found in receive:
-                memory.nodes.set_vectors(list(found), np.concatenate(list(found.values())).reshape(len(found), -1))
-
-    async def _load_kept(
-        self, memory: Memory, send: MemoryObjectSendStream[dict[bytes, NDArray[np.float16]]]
-    ) -> None:
-        """Look the nodes' vectors up in batches, and send them by id."""
+        """Give the nodes the vectors that are kept."""
         wanted = memory.nodes.ids_without_vectors()
-        async with send:
-            for at in range(0, len(wanted), LOOKED_UP_MAX):
-                texts = memory.nodes.texts(wanted[at : at + LOOKED_UP_MAX])
-                names = {each: name_text(ref) for each, ref in texts.items()}
-                kept = await self._load(memory.user, list(names.values()))
-                found = {each: kept[name] for each, name in names.items() if name in kept}
-                if not found:
-                    return  # where many in a row are not kept, hardly any is: another embedder was chosen
-                await send.send(found)
+        for at in range(0, len(wanted), LOOKED_UP_MAX):
+            names = await _name_texts(memory, wanted[at : at + LOOKED_UP_MAX])
+            kept = await self._load(memory.user, list(names.values()))
+            if not kept:
+                return  # where many in a row are not kept, hardly any is: another embedder was chosen
+            ids = list(names)
+            for start in range(0, len(ids), PLACED_MAX):
+                await anyio.lowlevel.checkpoint()
+                found = [each for each in ids[start : start + PLACED_MAX] if names[each] in kept]
+                if found:
+                    vectors = np.concatenate([kept[names[each]] for each in found])
+                    memory.nodes.set_vectors(found, vectors.reshape(len(found), -1))
+
+
+async def _name_texts(memory: Memory, ids: Sequence[bytes]) -> dict[bytes, bytes]:
+    """The names of nodes' texts, with a chance for others now and then; without those that are gone by then."""
+    names: dict[bytes, bytes] = {}
+    for at in range(0, len(ids), NAMED_MAX):
+        names |= memory.nodes.name_texts(ids[at : at + NAMED_MAX])
+        await anyio.lowlevel.checkpoint()
+    return names
 
 
 def without_vectors(memory: Memory, limit: int) -> list[SearchNode]:

@@ -116,8 +116,10 @@ def wire(setting: Setting) -> App:
     memories = _make_memories(setting, source)
     intake = _make_intake(setting, memories)
     bus, ingest, readings = intake.bus, intake.ingest, intake.readings
-    parameters = WorkerParameters(config.models.concurrency, config.memtree.idle_s, config.memtree.refresh_age_s)
-    budget = Budget(config.models.tokens_per_day, config.models.tokens_per_day_user, clock)
+    parameters = WorkerParameters(
+        config.models.concurrency, idle_s=config.memtree.idle_s, refresh_age_s=config.memtree.refresh_age_s
+    )
+    budget = Budget(config.models.tokens_per_day, config.models.tokens_per_day_user, clock, report)
     given_out = GivenOut(log.keys.secret, clock)
     worker = Worker(log, memories, model, parameters, clock, report, budget=budget, given_out=given_out)
     compactor = Compactor(log, memories, worker, embedder, config.eventtree_parameters, cache)

@@ -1,7 +1,7 @@
 """When a model has begun to find nothing: the rule of an alarm over its last answers. Pure.
 
-A chunk without facts is an answer like any other. Many in a row are mostly a model, a prompt or a JSON mode that
-went wrong, which nobody would see: every call succeeds and memory stays empty.
+A chunk without facts is an answer like any other, and one that is given up is parked. Many in a row are mostly a
+model, a prompt or a JSON mode that went wrong, which nobody would see: every call succeeds and memory stays empty.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SETTLED: Final = 0.8
 
 @dataclass(frozen=True, slots=True)
 class ZeroFacts:
-    """How many of a model's answers had no fact: among the last ones, and among those before them."""
+    """Of how many chunks a model made no fact: among the last ones, and among those before them."""
 
     recent: int = 0
     recent_zero: int = 0
@@ -64,7 +64,8 @@ def describe(found: ZeroFacts) -> str:
     """The alarm for whoever operates the daemon: what is seen, and where to look."""
     before = "" if found.share_before is None else f", {found.share_before:.0%} before"
     return (
-        f"the model found nothing to remember in {found.recent_zero} of the last {found.recent} chunks{before}: "
+        f"no fact came of {found.recent_zero} of the last {found.recent} chunks{before}: "
         "look at models.chat_model, models.chat_json and models.chat_extra_body, try them with "
-        "`memforestd doctor`, and extract again with `memforest replay` what was read meanwhile"
+        "`memforestd doctor`, and then ask again: with `memforest replay` what was read meanwhile, and with "
+        "`memforest parked retry` what was given up"
     )

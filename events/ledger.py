@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from events.codec import Event
 from events.envelope import RecordedEvent, Reference
@@ -22,28 +21,10 @@ from events.time import Instant
 DAY_MS = 86_400_000
 # The latest answers to a request that are looked at: one that fell is followed by one that stands, or by none.
 _ANSWERS_MAX = 8
-_SUMS = """coalesce(sum(calls), 0), coalesce(sum(prompt_tokens), 0), coalesce(sum(cached_tokens), 0),
+# The columns of a `Usage`, summed, in its order.
+USAGE_SUMS = """coalesce(sum(calls), 0), coalesce(sum(prompt_tokens), 0), coalesce(sum(cached_tokens), 0),
     coalesce(sum(completion_tokens), 0), coalesce(sum(cost_nano), 0), coalesce(sum(latency_ms), 0)"""
 _END_PARKED = "UPDATE ledger SET parked = 2 WHERE parked = 1"
-# A session that began anew has spent nothing of what it spent before.
-_OF_SESSION = """session = :session
-    AND seq > coalesce((SELECT forgotten_seq FROM erasures WHERE subject = :session), 0)"""
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerCounts:
-    """How many answers of one task there are, and what the extractions among them came to.
-
-    `zero` and `missed` are of chunks that a model was asked about: answers without a fact, and details that no
-    fact carries. `skipped` are chunks that were passed over by rule. `parked` is work that stands parked now.
-    """
-
-    answers: int
-    skipped: int
-    zero: int
-    facts: int
-    missed: int
-    parked: int
 
 
 def day_of(at: Instant) -> int:
@@ -135,17 +116,18 @@ def _insert(
 def find_answer(connection: sqlite3.Connection, user: Reference, request: bytes) -> int | None:
     """The seq of an answer of this user to a request; None when the model has to be asked.
 
-    It stands: nothing that it was made of was edited, taken back or forgotten since, and its words are there.
+    Nothing that it was made of was edited, taken back or forgotten since, and its words are there. One in whose
+    place a replay put another model's is an answer still: going back to the first model costs nothing.
     """
     rows = connection.execute(
         """SELECT l.seq, e.lineage FROM ledger l JOIN events e ON e.seq = l.seq
            WHERE l.user = ? AND l.request = ? AND l.parked = 0
-               AND NOT EXISTS (SELECT 1 FROM voids v WHERE v.seq = l.seq)
+               AND NOT EXISTS (SELECT 1 FROM voids v WHERE v.seq = l.seq AND v.erases > 0)
            ORDER BY l.seq DESC LIMIT ?""",
         (user, request, _ANSWERS_MAX),
     ).fetchall()
     for seq, lineage in rows:
-        if not _is_forgotten(connection, seq, (user, *split_lineage(lineage))) and _is_whole(connection, seq):
+        if not _is_forgotten(connection, seq, (user, *split_lineage(lineage))) and _is_usable(connection, seq):
             return int(seq)
     return None
 
@@ -155,19 +137,21 @@ def _is_forgotten(connection: sqlite3.Connection, seq: int, subjects: Iterable[R
     return any(connection.execute(query, (subject, seq)).fetchone() for subject in subjects)
 
 
-def _is_whole(connection: sqlite3.Connection, seq: int) -> bool:
-    """Whether the words of an event are those that were written; a damaged answer is asked for again."""
+def _is_usable(connection: sqlite3.Connection, seq: int) -> bool:
+    """Whether an answer stands, or all that it was made of does; a damaged one is asked for again."""
     try:
-        return read_events(connection, (seq,))[seq].event is not None
+        event = read_events(connection, (seq,))[seq].event
     except LogDamaged:
         return False
+    if not _is_void(connection, seq):
+        return event is not None
+    return isinstance(event, FactsExtracted) and not any(
+        _is_void(connection, source) for source in (*event.context, *event.turns)
+    )
 
 
-def read_spent(connection: sqlite3.Connection, day: int, user: Reference | None = None) -> Usage:
-    """What was spent on a day (`day_of`), by a user or (None) by all. Repairs and splits are not summed."""
-    where = "day = :day" if user is None else "day = :day AND user = :user"
-    row = connection.execute(f"SELECT {_SUMS} FROM ledger WHERE {where}", {"day": day, "user": user}).fetchone()
-    return Usage(*row)
+def _is_void(connection: sqlite3.Connection, seq: int) -> bool:
+    return connection.execute("SELECT 1 FROM voids WHERE seq = ?", (seq,)).fetchone() is not None
 
 
 def read_tokens_by_user(connection: sqlite3.Connection, day: int) -> dict[Reference, int]:
@@ -178,62 +162,14 @@ def read_tokens_by_user(connection: sqlite3.Connection, day: int) -> dict[Refere
     return dict(rows.fetchall())
 
 
-def read_usage(
-    connection: sqlite3.Connection,
-    *,
-    user: Reference | None = None,
-    session: Reference | None = None,
-    since_day: int | None = None,
-) -> dict[Task, Usage]:
-    """What was spent by task, for those tasks that there is anything of. Repairs and splits are not summed.
+def read_session_usage(connection: sqlite3.Connection, session: Reference) -> Usage:
+    """What was spent on a session alone since it last began; what was made of several sessions belongs to none.
 
-    What was made of several sessions belongs to none of them.
+    Repairs and splits are not summed.
     """
-    where, values = _choose(user, session, since_day)
-    rows = connection.execute(f"SELECT task, {_SUMS} FROM ledger WHERE {where} GROUP BY task", values)
-    return {Task(task): Usage(*sums) for task, *sums in rows}
-
-
-def read_answer_counts(
-    connection: sqlite3.Connection,
-    *,
-    user: Reference | None = None,
-    session: Reference | None = None,
-    since_day: int | None = None,
-) -> dict[Task, AnswerCounts]:
-    """How many answers there are by task, for those tasks that there is anything of."""
-    where, values = _choose(user, session, since_day)
-    rows = connection.execute(
-        f"""SELECT task, sum(parked = 0), sum(skipped), coalesce(sum(facts = 0 AND NOT skipped), 0),
-                coalesce(sum(facts), 0), sum(missed), sum(parked = 1)
-            FROM ledger WHERE {where} GROUP BY task""",
-        values,
-    )
-    return {Task(task): AnswerCounts(*counts) for task, *counts in rows}
-
-
-def _choose(
-    user: Reference | None, session: Reference | None, since_day: int | None
-) -> tuple[str, dict[str, object]]:
-    conditions: list[str] = []
-    if session is not None:
-        conditions.append(_OF_SESSION)
-    if user is not None:
-        conditions.append("user = :user")
-    if since_day is not None:
-        conditions.append("day >= :day")
-    values: dict[str, object] = {"user": user, "session": session, "day": since_day}
-    return " AND ".join(conditions) or "1", values
-
-
-def count_zero(connection: sqlite3.Connection, last: int) -> tuple[int, int]:
-    """Of the last extractions that a model was asked for: how many found no fact, and how many there are."""
-    zero, answers = connection.execute(
-        """SELECT coalesce(sum(facts = 0), 0), count(*) FROM (
-               SELECT facts FROM ledger WHERE facts IS NOT NULL AND skipped = 0 ORDER BY seq DESC LIMIT ?)""",
-        (last,),
-    ).fetchone()
-    return int(zero), int(answers)
+    query = f"""SELECT {USAGE_SUMS} FROM ledger WHERE session = :session
+        AND seq > coalesce((SELECT forgotten_seq FROM erasures WHERE subject = :session), 0)"""
+    return Usage(*connection.execute(query, {"session": session}).fetchone())
 
 
 def count_parked(connection: sqlite3.Connection) -> int:

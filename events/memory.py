@@ -95,6 +95,11 @@ class Usage:
     repairs: int = 0  # calls that asked for a better answer
     splits: int = 0  # how often the question was too long and was asked in parts
 
+    @property
+    def tokens(self) -> int:
+        """Those of prompts and answers together, which budgets count."""
+        return self.prompt_tokens + self.completion_tokens
+
     def __add__(self, other: Usage) -> Usage:
         """Both together."""
         return Usage(

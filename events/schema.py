@@ -213,10 +213,8 @@ MIGRATIONS: tuple[str, ...] = (
         OR EXISTS (SELECT 1 FROM erasures x WHERE ledger.seq < x.forgotten_seq AND (x.subject = ledger.user
             OR EXISTS (SELECT 1 FROM lineage l WHERE l.session = x.subject AND l.seq = ledger.seq))));
     CREATE INDEX ledger_by_request ON ledger (user, request) WHERE request IS NOT NULL;
-    CREATE INDEX ledger_by_user ON ledger (user, day);
     CREATE INDEX ledger_by_day ON ledger (day);
     CREATE INDEX ledger_by_session ON ledger (session) WHERE session IS NOT NULL;
-    CREATE INDEX ledger_asked ON ledger (seq) WHERE facts IS NOT NULL AND skipped = 0;
     CREATE INDEX ledger_parked ON ledger (seq) WHERE parked = 1;
     """,
 )

@@ -164,11 +164,14 @@ def wait_until_built(
     last_keys: Mapping[str, str],
     timeout_s: float,
     pause: Callable[[float], None] = time.sleep,
+    tell: Callable[[str], None] | None = None,
 ) -> None:
     """Return when what was published is projected and no work of these users waits.
 
-    A message that the daemon did not take ends the waiting for it, too. Raises AnswerOverdue after `timeout_s`.
+    A message that the daemon did not take ends the waiting for it, too. `tell` gets a sentence when a model or a
+    budget holds the work up, and another when the reason is another. Raises AnswerOverdue after `timeout_s`.
     """
+    told = ""
     deadline = time.monotonic() + timeout_s
     for user_id, key in last_keys.items():
         # The watermark alone is not enough: before the message is read from the bus nothing waits.
@@ -182,10 +185,15 @@ def wait_until_built(
                     with suppress(Conflict, RequestInvalid):
                         caller.call(calls.query(user_id, "memory", k=1, wait_for=key))
                     arrived = True
-                mark = caller.call(calls.status(user_id)).watermark
+                status = caller.call(calls.status(user_id))
+                mark = status.watermark
                 if mark is None:
                     raise ProtocolError("The daemon's status of a user has no watermark.")
                 built = mark.is_current
+                reason = "" if built else status.held_up_by
+                if tell is not None and reason not in ("", told):
+                    told = reason
+                    tell(f"Work waits: {reason}. Ctrl-C ends this waiting alone; the daemon goes on by itself.")
             except (AnswerOverdue, Busy, Unavailable):
                 built = False
             if not built:

@@ -320,3 +320,16 @@ class Status:
 
     sections: dict[str, object] = field(default_factory=dict[str, object])
     watermark: Watermark | None = None
+
+    @property
+    def held_up_by(self) -> str:
+        """Why building waits: a chat model that does not answer, or a budget that is used up; empty if neither."""
+        if self._find("models", "chat", "circuit") == "open":
+            return str(self._find("models", "chat", "reason") or "the chat model does not answer")
+        return str(self._find("budget", "user", "reason") or self._find("budget", "all_users", "reason") or "")
+
+    def _find(self, *names: str) -> object:
+        part: object = self.sections
+        for name in names:
+            part = part.get(name) if isinstance(part, dict) else None
+        return part

@@ -43,6 +43,22 @@ class WrittenText:
 TextRef: TypeAlias = TurnsText | FactText | WrittenText
 
 
+def name_text(ref: TextRef) -> bytes:
+    """The name of a text for ever: wordings never change, another one has another seq."""
+    match ref:
+        case FactText(occurrence=pointer):
+            return name_fact(*pointer)
+        case TurnsText(turns=turns):
+            return f"turns,{turns}".encode()
+        case WrittenText(seq=seq):
+            return b"written,%d" % seq
+
+
+def name_fact(seq: int, n: int) -> bytes:
+    """The name of a fact's text."""
+    return b"%d,%d" % (seq, n)
+
+
 def events_behind(refs: Iterable[TextRef]) -> set[int]:
     """The seqs of the events that hold these texts."""
     seqs: set[int] = set()

@@ -13,7 +13,7 @@ from daemon.memories import Memories
 from daemon.models.prices import NANO
 from daemon.untrusted import Params
 from events.envelope import Reference
-from events.ledger import read_usage
+from events.ledger import read_session_usage
 from events.log import EventLog
 from events.memory import Usage
 from events.registry import SessionSummary, UserSummary, knows_user, read_sessions, read_users
@@ -171,8 +171,7 @@ def _read_spent(connection: sqlite3.Connection, sessions: Sequence[Reference]) -
                AND EXISTS (SELECT 1 FROM turns t WHERE t.extraction = l.seq)""",
             (session,),
         ).fetchone()
-        usage = sum(read_usage(connection, session=session).values(), start=Usage())
-        found[session] = _Spent(usage, int(zero_chunks))
+        found[session] = _Spent(read_session_usage(connection, session), int(zero_chunks))
     return found
 
 
@@ -192,6 +191,6 @@ def _show_session(
         bytes=row.bytes,
         zero_chunks=0 if gone else spent.zero_chunks,
         model_calls=spent.usage.calls,
-        tokens=spent.usage.prompt_tokens + spent.usage.completion_tokens,
+        tokens=spent.usage.tokens,
         cost=spent.usage.cost_nano / NANO,
     )

@@ -80,7 +80,7 @@ def _measure(part: Any) -> Iterator[tuple[str, int | bool | float | str]]:
 
 def _measure_usage(usage: Usage) -> Iterator[tuple[str, int | float]]:
     yield "calls", usage.calls
-    yield "tokens", usage.prompt_tokens + usage.completion_tokens
+    yield "tokens", usage.tokens
     yield "cost", usage.cost_nano / NANO
 
 

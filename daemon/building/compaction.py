@@ -20,7 +20,7 @@ from daemon.building.fusing import Merge, decide, plan_merge
 from daemon.building.live_nodes import LiveNode, copy_standing, count_nodes, find_mergeable, may_be_merged
 from daemon.building.worker import Worker
 from daemon.memories import Memories
-from daemon.vector_source import VectorSource, Wanted, name_text
+from daemon.vector_source import VectorSource, Wanted
 from events.appending import Batch
 from events.envelope import NewEvent, Reference
 from events.errors import MemForestError, StaleDecision
@@ -31,6 +31,7 @@ from projections.eventtree.merging import MergePlan, UnitNodes, plan_groups
 from projections.eventtree.parameters import EventTreeParameters
 from projections.eventtree.partition import Partition, partition_nodes
 from projections.ports import Embedder, ModelUnavailable, VectorCache, Vectors
+from projections.texts import name_text
 
 # Texts handed to the embedder at once.
 EMBED_TEXTS_MAX = 256

@@ -30,7 +30,7 @@ from events.reading import read_events
 from projections.ports import AnswerUnusable, ModelFailed, ModelUnavailable
 
 # Tries of one piece of work before it is parked, and the first pause between them (doubling).
-ATTEMPTS_MAX: Final = 3
+TRIES_MAX: Final = 3
 FIRST_PAUSE_S: Final = 0.5
 # All of one piece with its repairs and parts. Adapters have deadlines of their own for each call; this one is so
 # that one that hangs all the same does not keep its slot for ever.
@@ -106,8 +106,9 @@ class Engine:
     async def do(self, user: Reference, work: Work) -> None:
         """Ask and record, or park. A slot is held from the question until the answer is on the disk.
 
-        So a crash repeats as many calls as there are slots, at most, and a disk that takes nothing lets no more
-        answers be paid for. Raises `ModelUnavailable` when the work has to wait, and what reading the log raises.
+        So a crash repeats as many questions as there are slots, at most, and a disk that takes nothing lets no
+        more answers be paid for. Raises `ModelUnavailable` when the work has to wait, and what reading the log
+        raises.
         """
         await self._do(user, work, self.record)
 
@@ -126,7 +127,7 @@ class Engine:
 
     async def _do(self, user: Reference, work: Work, finish: Finish) -> NewEvent | None:
         tried = self._tried.pop((user, work.request), _Tried())
-        while tried.tries < ATTEMPTS_MAX:
+        while tried.tries < TRIES_MAX:
             if tried.tries:
                 await anyio.sleep(self._pace.first_pause_s * 2 ** (tried.tries - 1))
             try:
@@ -170,6 +171,7 @@ class Engine:
             if known is not None:
                 self.recorded += 1
                 return known
+            await self.note_day()  # the clock may have been set to another
             self._check(user)
             return await self._ask(user, work, tried)
         self._report("worker.answer_dropped", task=work.task)
@@ -198,7 +200,7 @@ class Engine:
             self.questions_failed += 1
             tries, usage = tried.tries + 1, error.usage if isinstance(error, ModelFailed) else Usage()
             code = error.code if isinstance(error, MemForestError) else type(error).__name__
-            self._report("worker.call_failed", task=work.task, attempt=tries, code=code)
+            self._report("worker.question_failed", task=work.task, tries=tries, code=code)
             self.budget.spend(user, usage)
             return _Tried(tries, tried.usage + usage)
         return self._take(user, event, tried)

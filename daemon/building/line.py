@@ -95,9 +95,10 @@ class Line:
         return user in self.held_back or any(user in waiting for waiting in self.crowded_out.values())
 
     def give_up_claims(self, user: Reference) -> None:
-        """All work of a user is under way or done: nothing of it waits for room."""
+        """All work of a user is under way or done: nothing of it waits."""
         for waiting in self.crowded_out.values():
             waiting.pop(user, None)
+        self.held_back.pop(user, None)
 
     def hold_back(self, user: Reference) -> None:
         """The work of a user has to wait, and takes no room meanwhile."""

@@ -66,7 +66,7 @@ class UnderWay:
         def find_moot(connection: sqlite3.Connection) -> list[_Question]:
             types = [event.wire_name for event in _UNDOING]
             marks = ",".join("?" * len(types))
-            query = f"SELECT DISTINCT user FROM events WHERE seq > ? AND type IN ({marks})"
+            query = f"SELECT user FROM events WHERE seq > ? AND type IN ({marks})"
             users = {user for (user,) in connection.execute(query, (since, *types))}
             return [each for each in asked if each.user in users and is_moot(connection, each.about, each.user)]
 

@@ -15,7 +15,7 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from daemon.building.admitting import admit
-from daemon.building.engine import FIRST_PAUSE_S, WRITE_PAUSE_S, Engine, Pace
+from daemon.building.engine import Engine, Pace
 from daemon.building.extractions import plan_extractions
 from daemon.building.line import Line, Turn
 from daemon.building.quiet import close_quiet_chunks
@@ -44,14 +44,11 @@ TICK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerParameters:
-    """When work becomes due, and how many model calls go out at once."""
+class WorkerParameters(Pace):
+    """When work becomes due, and at what pace it is done."""
 
-    concurrency: int = 16
     idle_s: float = 30.0
     refresh_age_s: float = 600.0
-    first_pause_s: float = FIRST_PAUSE_S
-    write_pause_s: float = WRITE_PAUSE_S
     tick_s: float = TICK_S
 
 
@@ -81,9 +78,8 @@ class Worker:
         given_out: GivenOut | None = None,
     ) -> None:
         """Without a `budget` there is no limit; `given_out` knows the lines that our own answers said lately."""
-        pace = Pace(parameters.concurrency, parameters.first_pause_s, parameters.write_pause_s)
         means = Means(log, model, given_out or GivenOut(log.keys.secret, clock))
-        self.engine = Engine(means, budget or Budget(0, 0, clock), pace, report)
+        self.engine = Engine(means, budget or Budget(0, 0, clock), parameters, report)
         self.engine.on_answering = self._go_on
         self.in_flight: set[tuple[Reference, bytes]] = set()
         # Pieces that were turned away, until their user is planned anew: some may be moot by then.
@@ -98,28 +94,12 @@ class Worker:
 
     @property
     def waiting_for_model(self) -> int:
-        """Pieces that were begun and have to wait for the model or for a budget; more may wait behind them."""
-        return sum(map(len, self._turned_away.values()))
+        """Pieces that have to wait for the model or for a budget, as far as they were planned.
 
-    @property
-    def calling(self) -> int:
-        """Questions that are with the model now."""
-        return self.engine.slots.in_flight
-
-    @property
-    def questions(self) -> int:
-        """Questions put to the model since the start."""
-        return self.engine.questions
-
-    @property
-    def questions_failed(self) -> int:
-        """Those of them that came to nothing."""
-        return self.engine.questions_failed
-
-    @property
-    def recorded(self) -> int:
-        """Answers since the start that were recorded already, and were not asked for again."""
-        return self.engine.recorded
+        More may wait behind them; of each user who has to wait one counts at least.
+        """
+        begun = self._turned_away
+        return sum(map(len, begun.values())) + len(self._line.held_back.keys() - begun.keys())
 
     async def run(self) -> None:
         """Work for ever. What an earlier run left undone is found again, user by user."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from daemon.logs import Report, quiet
 from events.envelope import Reference
 from events.ledger import DAY_MS, day_of, read_tokens_by_user
 from events.log import EventLog
@@ -43,10 +44,16 @@ class _Day:
 class Budget:
     """Counts tokens by day and user, and says who has to wait for midnight. A limit of 0 is none."""
 
-    def __init__(self, tokens_per_day: int, tokens_per_day_user: int, clock: Callable[[], Instant]) -> None:
+    def __init__(
+        self,
+        tokens_per_day: int,
+        tokens_per_day_user: int,
+        clock: Callable[[], Instant],
+        report: Report = quiet,
+    ) -> None:
         self.tokens_per_day = tokens_per_day
         self.tokens_per_day_user = tokens_per_day_user
-        self._clock = clock
+        self._clock, self._report = clock, report
         self._days: dict[int, _Day] = {}
 
     async def load(self, log: EventLog) -> None:
@@ -70,10 +77,13 @@ class Budget:
 
     def spend(self, user: Reference, usage: Usage) -> None:
         """A call was made for a user."""
-        tokens = usage.prompt_tokens + usage.completion_tokens
+        was_spent = self.is_spent()
         today = self._today()
-        today.total += tokens
-        today.by_user[user] = today.by_user.get(user, 0) + tokens
+        today.total += usage.tokens
+        today.by_user[user] = today.by_user.get(user, 0) + usage.tokens
+        if self.is_spent() and not was_spent:
+            until = to_iso((day_of(self._clock()) + 1) * DAY_MS)
+            self._report("budget.used_up", tokens=today.total, until=until)
 
     def spent(self, user: Reference | None = None) -> int:
         """Tokens of today: of one user, or of all."""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from daemon.models.chat_answers import ChatAnswer, Ending, read_chat
 from daemon.models.chat_requests import JsonMode, Parameters, build_body
-from daemon.models.failures import CallFailed, EndpointUnavailable, RequestRefused
+from daemon.models.endpoint import EasyCall
+from daemon.models.failures import AnswerRefused, CallFailed, EndpointUnavailable, RequestRefused
 from daemon.models.limiter import PRIORITY
 from daemon.models.refusals import Refusal
 from events.memory import ParkReason, Usage
@@ -35,6 +36,13 @@ SHORT_PROMPT_CHARS: Final = 4_000
 SHORT_ROOM: Final = 1_000
 # Nothing changes before somebody changes the configuration.
 MISCONFIGURED_RETRY_S: Final = 60.0
+
+
+def make_easy_call(model: str, extra_body: Mapping[str, object]) -> EasyCall:
+    """The shortest question there is, with none of the parameters that some servers refuse."""
+    question = "Answer with the word yes."
+    body = {"model": model, "messages": [{"role": "user", "content": question}], **extra_body}
+    return EasyCall(PATH, body, partial(read_chat, prompt_chars=len(question)))
 
 
 class PromptTooLong(Exception):
@@ -119,27 +127,34 @@ class Chat:
         body = build_body(self.model, prompt, room, parameters, self._extra_body)
         if not self._has_answered:
             await self._endpoint.open()  # takes a second, which is no latency of the server's
+
+        def read(content: bytes) -> ChatAnswer:
+            try:
+                return read_chat(content, prompt.characters)
+            except AnswerRefused as refused:  # it is asked once more, and this one is on the bill
+                spending.add(self._count(refused.tokens))
+                raise
+
         started = time.perf_counter()
         try:
             answer = await self._endpoint.post(
                 PATH,
                 body,
-                partial(read_chat, prompt_chars=prompt.characters),
+                read,
                 patience=self._patience,
                 priority=PRIORITY[prompt.task],
                 kind=kind or prompt.task.value,
             )
         finally:
             spending.add(Usage(latency_ms=round((time.perf_counter() - started) * 1000)))
-        spending.add(self._count(answer))
+        spending.add(self._count((answer.prompt_tokens, answer.cached_tokens, answer.completion_tokens)))
         return answer
 
     def _lower_room(self, refused: int) -> None:
         """For good. A step at a time: the room of a second try may be four times what there is."""
         self._room_max = min(self._room_max, max(SHORT_ROOM, refused // 4))
 
-    def _count(self, answer: ChatAnswer) -> Usage:
-        tokens = (answer.prompt_tokens, answer.cached_tokens, answer.completion_tokens)
+    def _count(self, tokens: tuple[int, int, int]) -> Usage:
         return Usage(
             prompt_tokens=tokens[0],
             cached_tokens=tokens[1],

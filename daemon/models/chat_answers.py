@@ -85,6 +85,16 @@ def read_chat(body: bytes, prompt_chars: int) -> ChatAnswer:
     Raises `AnswerRefused` when there is none.
     """
     answer = _decode(body)
+    try:
+        return _read(answer, prompt_chars)
+    except AnswerRefused as refused:
+        usage = _mapping(answer.usage)
+        prompt_tokens = _count(usage.get("prompt_tokens")) or 0
+        refused.tokens = (prompt_tokens, min(_count_cached(usage), prompt_tokens), _count_written(usage) or 0)
+        raise
+
+
+def _read(answer: _Envelope, prompt_chars: int) -> ChatAnswer:
     if answer.error and not answer.choices:
         raise AnswerRefused("it is an error under the status of a success")
     if not answer.choices:

@@ -7,27 +7,28 @@ with its reason; `chat.CALLS_MAX` bounds how many calls that takes.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+import math
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from daemon.models.chat import CALLS_MAX, Chat, Spending
 from daemon.models.chat_requests import TEMPERATURE, JsonMode
 from daemon.models.endpoint import Patience
-from daemon.models.flights import Flights
+from daemon.models.flights import Flight
 from daemon.models.probe import ProbeResult, probe
 from daemon.models.prompts import FACTS_SCHEMA, INSTRUCTIONS, Prompt
 from daemon.models.questions import CHUNK_BYTES_MAX, INTERVAL_BYTES_MAX, Questions
 from daemon.models.splitting import bytes_of
-from events.memory import ParkReason, Task, Usage
+from events.memory import ParkReason, Task
 from projections.ports import (
     AnswerUnusable,
     ChunkText,
     FactsRead,
     IntervalText,
     MemberText,
-    ModelFailed,
     ModelUnavailable,
     TextWritten,
 )
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 # Its parts are at least half of what is asked at once, and each may take a second look. What has more is a pasted
 # book: parked unread, and searchable verbatim.
 READ_BYTES_MAX: Final = CALLS_MAX // 4 * CHUNK_BYTES_MAX
+# A mode that was taken because no answer was right in any: the server may be better by then.
+PROBE_AGAIN_S: Final = 300.0
 
 Answer = TypeVar("Answer", FactsRead, TextWritten)
 
@@ -68,9 +71,9 @@ class EndpointLanguageModel:
             extra_body=self._extra_body,
             prices=prices,
         )
+        self._probe_again_at = math.inf
         self._questions = Questions(self._ask)
-        self._answers: Flights[object] = Flights()
-        self._probes: Flights[ProbeResult] = Flights()
+        self._probing: Flight[ProbeResult] = Flight()
 
     @property
     def name(self) -> str:
@@ -107,7 +110,7 @@ class EndpointLanguageModel:
             read = await self._questions.extract(chunk, spending)
             return FactsRead(read.facts, spending.usage, read.missed)
 
-        return await self._share((Task.EXTRACT, chunk), extract)
+        return await self._account(extract)
 
     async def summarise(self, interval: IntervalText) -> TextWritten:
         """One text for an interval. Raises `ModelUnavailable`, `ModelFailed`, `AnswerUnusable`."""
@@ -115,7 +118,7 @@ class EndpointLanguageModel:
         async def summarise(spending: Spending) -> TextWritten:
             return TextWritten(await self._questions.summarise(interval, spending), spending.usage)
 
-        return await self._share((Task.SUMMARISE, interval), summarise)
+        return await self._account(summarise)
 
     async def merge(self, members: Sequence[MemberText]) -> TextWritten:
         """One text for a group. Raises `ModelUnavailable`, `ModelFailed`, `AnswerUnusable`."""
@@ -124,11 +127,12 @@ class EndpointLanguageModel:
         async def merge(spending: Spending) -> TextWritten:
             return TextWritten(await self._questions.merge(group, spending), spending.usage)
 
-        return await self._share((Task.MERGE, group), merge)
+        return await self._account(merge)
 
     async def _ask(self, prompt: Prompt, spending: Spending, room: int) -> ChatAnswer:
         """One call, in the mode that the server takes."""
-        if prompt.schema is not None and self._chat.parameters.mode is None:
+        is_unknown = self._chat.parameters.mode is None or time.monotonic() >= self._probe_again_at
+        if prompt.schema is not None and is_unknown:
             await self._probe(spending)
         return await self._chat.ask(prompt, spending, room=room)
 
@@ -140,36 +144,19 @@ class EndpointLanguageModel:
             result = await probe(self._chat, spending, JsonMode if is_auto else (JsonMode(self._json_mode),))
             if is_auto:
                 self._chat.parameters = replace(self._chat.parameters, mode=result.mode)
+                self._probe_again_at = math.inf if result.works else time.monotonic() + PROBE_AGAIN_S
             return result
 
-        return (await self._probes.share("probe", find))[0]
+        return await self._probing.share(find)
 
-    async def _share(self, question: Hashable, answer: Callable[[Spending], Awaitable[Answer]]) -> Answer:
-        """The answer; when the same is being asked, that answer, whose cost counts once."""
+    async def _account(self, answer: Callable[[Spending], Awaitable[Answer]]) -> Answer:
+        """The answer; what was spent in vain stands in the error.
 
-        async def ask() -> Answer | Exception:
-            spending = Spending()
-            try:
-                return await answer(spending)
-            except ModelUnavailable as error:  # of a probe that others asked for, too: what it took is theirs
-                return ModelUnavailable(error.reason, error.retry_in_s, spending.usage)
-            except (ModelFailed, AnswerUnusable) as error:
-                return error
-
-        outcome, is_own = await self._answers.share(question, ask)
-        if isinstance(outcome, Exception):
-            raise outcome if is_own else _without_usage(outcome)
-        answered = cast("Answer", outcome)
-        return answered if is_own else replace(answered, usage=Usage())
-
-
-def _without_usage(error: Exception) -> Exception:
-    match error:
-        case ModelFailed():
-            return ModelFailed(str(error))
-        case AnswerUnusable():
-            return AnswerUnusable(error.reason)
-        case ModelUnavailable():
-            return ModelUnavailable(error.reason, error.retry_in_s)
-        case _:
-            return error
+        Two people who say the same share no answer: each question is asked for itself, and whoever asks knows it
+        by its place in the log.
+        """
+        spending = Spending()
+        try:
+            return await answer(spending)
+        except ModelUnavailable as error:  # of a probe that others asked for, too: what it took is theirs
+            raise ModelUnavailable(error.reason, error.retry_in_s, spending.usage) from None

@@ -5,24 +5,33 @@ Pure: instants are seconds of a clock that only moves forward.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-# Calls in a row that came to nothing before the circuit opens, and how long it stays open, doubling each time.
+# Calls in a row that came to nothing before the circuit opens, and how long it stays open, doubling each time. The
+# most is how long a server that is back may stand idle: one call in 20 s is a burden to nobody.
 FAILURES_MAX: Final = 3
 OPEN_S: Final = 5.0
-OPEN_MAX_S: Final = 120.0
+OPEN_MAX_S: Final = 20.0
 
 
 @dataclass(slots=True)
 class Circuit:
-    """Whether calls are let through. It opens after some that failed in a row, and then lets one try at a time."""
+    """Whether calls are let through. It opens after some that failed in a row, and then lets one try at a time.
 
-    failures: int = 0
+    `open_s`: how long it stays open at first.
+    """
+
+    open_s: float = OPEN_S
+    failures: int = field(default=0, init=False)
     # Why the last call failed; None after one that did not.
-    reason: str | None = None
-    _open_until: float = 0.0
-    _open_s: float = OPEN_S
+    reason: str | None = field(default=None, init=False)
+    _open_until: float = field(default=0.0, init=False)
+    _open_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Closed."""
+        self._open_s = self.open_s
 
     @property
     def is_closed(self) -> bool:
@@ -45,7 +54,7 @@ class Circuit:
 
     def note_success(self) -> None:
         """A call was answered."""
-        self.failures, self.reason, self._open_s = 0, None, OPEN_S
+        self.failures, self.reason, self._open_s = 0, None, self.open_s
 
     def note_failure(self, reason: str, now: float, wait_s: float | None = None) -> None:
         """A call came to nothing after its last attempt. `wait_s`: the server said when to come again."""

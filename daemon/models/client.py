@@ -7,6 +7,7 @@ each call takes several times as long as all the rest (BENCHMARKS.md, model_call
 from __future__ import annotations
 
 import base64
+import math
 import ssl
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from urllib.request import getproxies
 import anyio
 import anyio.to_thread
 
-from daemon.models.failures import AnswerRefused, StatusRefused
+from daemon.models.failures import AnswerRefused, StatusRefused, walk_causes
 
 if TYPE_CHECKING:
     import httpx2
@@ -27,6 +28,19 @@ CONNECT_S = 10.0
 # Idle connections are given up before the servers do it, many of which wait 5 s (uvicorn): a request on one that
 # is just being closed is lost.
 IDLE_S = 4.0
+# A connection that breaks as soon as it is used again, and as libraries call that; there may be another such.
+STALE_S = 1.0
+STALE_MAX = 2
+_BROKEN = {
+    "BrokenPipeError",
+    "ClientConnectionResetError",
+    "ClientOSError",
+    "ConnectionResetError",
+    "ReadError",
+    "RemoteProtocolError",
+    "ServerDisconnectedError",
+    "WriteError",
+}
 # Of an answer that is an error so much is read: a server's reason is a sentence or two.
 ERROR_BYTES_MAX = 64 << 10
 
@@ -44,6 +58,7 @@ class Client:
         self._headers: list[tuple[str, str]] = []
         self._requests: dict[str, httpx2.Request] = {}  # one of each path
         self._opening = anyio.Lock()
+        self._answered_at = -math.inf
 
     async def open(self) -> httpx2.AsyncClient:
         """Make the pool, if there is none: importing the SDK takes longer than all else of a start."""
@@ -70,8 +85,7 @@ class Client:
         request = type(like)(
             "POST", like.url, headers=self._headers, content=content, extensions={"timeout": waits_s}
         )
-        # A redirect would send what people said to another server than the configured one.
-        response = await http.send(request, stream=True, follow_redirects=False)
+        response = await self._send(http, request)
         try:
             if response.is_success:
                 return await _read_answer(response, bytes_max)
@@ -80,6 +94,7 @@ class Client:
             )
         finally:
             await response.aclose()
+            self._answered_at = anyio.current_time()
 
     async def close(self) -> None:
         """Hang up. The next call opens it again."""
@@ -87,9 +102,25 @@ class Client:
         if http is not None:
             await http.aclose()
 
+    async def _send(self, http: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+        """The beginning of the answer. A server may hang up between two calls at any time, which is no failure of
+        the second one: that goes out again over another connection."""
+        stale = 0
+        while True:
+            sent_at = anyio.current_time()
+            may_be_stale = stale < STALE_MAX and sent_at - self._answered_at < IDLE_S
+            try:
+                # A redirect would send what people said to another server than the configured one.
+                return await http.send(request, stream=True, follow_redirects=False)
+            except Exception as error:
+                is_broken = any(type(each).__name__ in _BROKEN for each in walk_causes(error))
+                if not (may_be_stale and is_broken and anyio.current_time() - sent_at < STALE_S):
+                    raise
+                stale += 1
+
     def _locate(self, path: str) -> str:
         """The address of a path; a query of the configured address (Azure's api-version) stays at its end."""
-        address, mark, query = self._address.partition("?")
+        address, mark, query = self._address.partition("#")[0].partition("?")
         return f"{address.rstrip('/')}{path}{mark}{query}"
 
     def _make(self) -> tuple[httpx2.AsyncClient, list[tuple[str, str]]]:

@@ -15,7 +15,6 @@ import numpy as np
 
 from daemon.config import hide_password
 from daemon.logs import Report, quiet
-from daemon.models.circuit import Circuit
 from daemon.models.embedding_answers import read_vectors
 from daemon.models.endpoint import (
     CallFailed,
@@ -39,16 +38,25 @@ BATCHES_BEFORE_MORE = 8
 # too long, half of it and half again, down to the last.
 TEXT_CHARACTERS_MAX = 8_000
 TEXT_CHARACTERS_MIN = 500
-# 128 vectors of 8,192 numbers of 22 characters are 23 MB.
+# 128 vectors of 8,192 numbers of 22 characters are 23 MB. Once the width is known, it bounds an answer: so much
+# for each number with the space around it, and for what else there is.
 ANSWER_BYTES_MAX = 32 << 20
+NUMBER_BYTES_MAX = 48
+REST_BYTES_MAX = 1 << 20
 
 PATH = "/embeddings"
 KEYS = EndpointKeys("models.embed_url", "models.embed_model")
 STORED = Patience(30.0, 60.0)
 # Somebody waits, and words alone answer, too.
 QUESTION = Patience(3.0, 4.0, 1.0)
+# What every server in order has a vector for, as long as it has one for anything.
+EASY_TEXT = "."
 # Priorities; questions have a slot of their own besides.
 QUESTIONS_FIRST, STORED_NEXT = 0, 1
+
+
+class _BatchFailed(EmbedderUnavailable):
+    """The call for these texts came to nothing, and it may be their own fault."""
 
 
 class EndpointEmbedder:
@@ -64,7 +72,6 @@ class EndpointEmbedder:
         concurrency: int = 16,
         stored: Patience = STORED,
         question: Patience = QUESTION,
-        circuit: Circuit | None = None,
         report: Report = quiet,
         keys: EndpointKeys = KEYS,
     ) -> None:
@@ -77,7 +84,6 @@ class EndpointEmbedder:
             use="embeddings",
             kept_for_first=1,
             report=report,
-            circuit=circuit,
         )
         # Of all answers since the start, as far as the server counts them.
         self.prompt_tokens = 0
@@ -129,6 +135,10 @@ class EndpointEmbedder:
             try:
                 async with self._batches_ready:
                     rows[at] = await self._embed_or_split(batch)
+            except _BatchFailed as error:
+                # Some models fail for some texts: with a vector of NaN, with status 500.
+                is_refused = self._has_answered and await self._answers_others()
+                failures.append(TextRefused(str(error)) if is_refused else error)
             except EmbedderUnavailable as error:
                 failures.append(error)
 
@@ -152,6 +162,13 @@ class EndpointEmbedder:
         rows = await self._call([_prepare(text)], self._question, QUESTIONS_FIRST, "question")
         row: Vectors = rows[0]
         return row
+
+    async def _answers_others(self) -> bool:
+        try:
+            await self._call([EASY_TEXT], self._question, QUESTIONS_FIRST, "question")
+        except EmbedderUnavailable:
+            return False
+        return True
 
     def _batches(self, texts: Sequence[str]) -> Iterator[list[str]]:
         batch: list[str] = []
@@ -187,6 +204,7 @@ class EndpointEmbedder:
         if self._asked_dimensions:
             body["dimensions"] = self._asked_dimensions
         read = partial(read_vectors, texts=len(texts), dimensions=self._dimensions)
+        known_bytes = REST_BYTES_MAX + len(texts) * self._dimensions * NUMBER_BYTES_MAX
         try:
             rows, tokens = await self.endpoint.post(
                 PATH,
@@ -195,7 +213,7 @@ class EndpointEmbedder:
                 patience=patience,
                 priority=priority,
                 kind=kind,
-                answer_bytes_max=ANSWER_BYTES_MAX,
+                answer_bytes_max=min(ANSWER_BYTES_MAX, known_bytes) if self._dimensions else ANSWER_BYTES_MAX,
             )
         except RequestRefused as refused:
             raise self._blame(refused) from None
@@ -203,6 +221,8 @@ class EndpointEmbedder:
             if error.is_slow and len(texts) > 1:
                 self._batch_texts = max(BATCH_TEXTS_MIN, min(self._batch_texts, len(texts)) // 2)
                 self._full_batches = 0
+            elif isinstance(error, CallFailed):
+                raise _BatchFailed(error.reason) from None
             raise EmbedderUnavailable(error.reason) from None
         self.prompt_tokens += tokens
         self._note_width(rows.shape[1])
@@ -237,4 +257,4 @@ class EndpointEmbedder:
 def _prepare(text: str) -> str:
     """A text as it is sent: a beginning of it, in characters that exist, and never empty, which servers refuse."""
     kept = text[:TEXT_CHARACTERS_MAX].encode("utf-8", "replace").decode("utf-8")
-    return kept if kept.strip() else "."
+    return kept if kept.strip() else EASY_TEXT

@@ -34,6 +34,7 @@ from daemon.models.retrying import RETRIES_SAVED_MAX, RetryBudget, choose_pause
 __all__ = [
     "AnswerRefused",
     "CallFailed",
+    "EasyCall",
     "Endpoint",
     "EndpointKeys",
     "EndpointState",
@@ -52,6 +53,9 @@ LOOP_BYTES_MAX = 64 << 10
 RETRY_LEAST = 0.25
 # Whoever is refused comes back no sooner.
 RETRY_MIN_S = 1.0
+# Tries in a row that an open circuit let through, and that failed as calls fail; then it is found out whether that
+# is their own fault. Earlier it would be taken for theirs whenever a server is short of something.
+TRIES_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,14 @@ class EndpointState:
     retries: int
 
 
+class EasyCall(NamedTuple):
+    """A request that every server in order answers, and what reads its answer, as in `Endpoint.post`."""
+
+    path: str
+    body: Mapping[str, object]
+    read: Callable[[bytes], object]
+
+
 class _Request(NamedTuple):
     path: str
     content: bytes
@@ -105,20 +117,26 @@ class Endpoint:
         concurrency: int,
         use: str = "chat",
         kept_for_first: int = 0,
+        easy: EasyCall | None = None,
         report: Report = quiet,
         circuit: Circuit | None = None,
-        client: Client | None = None,
     ) -> None:
-        """Nothing is opened before the first call. `kept_for_first`: slots that are left to priority 0."""
+        """Nothing is opened before the first call. `kept_for_first`: slots that are left to priority 0.
+
+        `easy` tells a server that answers nobody from the only call there is that it never answers; without one
+        that call would wait for ever.
+        """
         self.circuit = circuit or Circuit()
         self.limiter = AdaptiveLimiter(concurrency, kept_for_first=kept_for_first)
         # Its pool is as large as the limiter lets it be, so nobody waits in it.
-        self._client = client or Client(url, api_key, concurrency)
+        self._client = Client(url, api_key, concurrency)
         self._budget = RetryBudget(saved_max=max(RETRIES_SAVED_MAX, float(concurrency)))
         self._url, self._keys, self._use, self._report = hide_password(url), keys, use, report
+        self._easy = easy
         self._concurrency = concurrency
         self._calls = self._failed = self._retries = 0
         self._is_tried = False  # the circuit is open, and the call is out that may find it better
+        self._tries = 0  # such calls in a row that failed, and not as a server fails that is away
 
     @property
     def state(self) -> EndpointState:
@@ -157,7 +175,7 @@ class Endpoint:
         Raises `EndpointUnavailable`, `CallFailed` and `RequestRefused`.
         """
         request = _Request(path, _encode(body), body, kind, answer_bytes_max)
-        await self._client.open()  # takes a second the first time, which is nobody's attempt
+        await self.open()  # takes a second the first time, which is nobody's attempt
         place = self.limiter.queue_up(priority)
         await self._be_let_out(place, patience)
         self._calls += 1
@@ -193,8 +211,14 @@ class Endpoint:
         self._note_failure(reason, None)
 
     async def open(self) -> None:
-        """Make the pool of connections, which the first call does otherwise: that takes a second."""
-        await self._client.open()
+        """Make the pool of connections, which else the first call does. Raises `EndpointUnavailable`."""
+        try:
+            await self._client.open()
+        except Exception as error:  # certificates that are no file, a proxy that is no address, a missing library
+            kind = type(error).__name__
+            reason = f"no call can go out ({kind}): see SSL_CERT_FILE and the proxies of the environment"
+            self.count_failure(reason)
+            raise EndpointUnavailable(reason, max(RETRY_MIN_S, self._wait_s())) from None
 
     async def close(self) -> None:
         """Hang up."""
@@ -218,12 +242,29 @@ class Endpoint:
         self._is_tried = True
         try:
             outcome = await self._attempt(request, read, min(patience.attempt_s, patience.call_s))
+            if not isinstance(outcome, Failure):
+                self._note_success()
+                return outcome
+            self._tries = self._tries + 1 if outcome.fault is Fault.CALL else 0
+            if self._tries >= TRIES_MAX and await self._answers_others(patience):
+                self._failed += 1
+                self._note_success()
+                raise CallFailed(outcome.reason, is_slow=outcome.is_slow)
         finally:
             self._is_tried = False
-        if isinstance(outcome, Failure):
-            raise self._fail(outcome, patience)
-        self._note_success()
-        return outcome
+        raise self._fail(outcome, patience)
+
+    async def _answers_others(self, patience: Patience) -> bool:
+        """Whether an easy call is answered."""
+        self._tries = 0
+        if self._easy is None:
+            return False
+        path, body, read = self._easy
+        with anyio.move_on_after(patience.call_s):
+            await self.limiter.acquire(self.limiter.queue_up(0))
+            request = _Request(path, _encode(body), body, "easy", ANSWER_BYTES_MAX)
+            return not isinstance(await self._attempt(request, read, patience.attempt_s), Failure)
+        return False
 
     async def _attempt(self, request: _Request, read: Callable[[bytes], T], timeout_s: float) -> T | Failure:
         """One request in the slot that is held, which is free afterwards. What was read, or why there is nothing.
@@ -285,10 +326,10 @@ class Endpoint:
         return max(self.circuit.retry_in_s(anyio.current_time()), self.limiter.pause_left_s())
 
     def _note_success(self) -> None:
-        was_closed = self.circuit.is_closed
+        was_closed, self._tries = self.circuit.is_closed, 0
         self.circuit.note_success()
         if not was_closed:
-            self._report("model.circuit_closed", endpoint=self._use)
+            self._report("model.circuit_closed", use=self._use)
 
     def _note_failure(self, reason: str, wait_s: float | None) -> None:
         now = anyio.current_time()
@@ -296,7 +337,7 @@ class Endpoint:
         self.circuit.note_failure(reason, now, wait_s)
         if was_closed and not self.circuit.is_closed:
             retry_in_s = round(self.circuit.retry_in_s(now), 1)
-            self._report("model.circuit_opened", endpoint=self._use, reason=reason, retry_in_s=retry_in_s)
+            self._report("model.circuit_opened", use=self._use, reason=reason, retry_in_s=retry_in_s)
 
 
 def _encode(body: Mapping[str, object]) -> bytes:

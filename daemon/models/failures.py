@@ -26,7 +26,12 @@ _FLAGGED = ("flagged", "moderation")
 
 
 class AnswerRefused(Exception):
-    """The endpoint's answer is not what was asked for. The text says why, and nothing of what was answered."""
+    """The endpoint's answer is not what was asked for. The text says why, and nothing of what was answered.
+
+    `tokens`: what it says that it took all the same, of the prompt, of these from a cache, and of the answer.
+    """
+
+    tokens: tuple[int, int, int] = (0, 0, 0)
 
 
 class StatusRefused(Exception):
@@ -118,7 +123,7 @@ def classify(
     if answer and not isinstance(error, TimeoutError):
         reason = f"the endpoint's answer could not be read ({type(error).__name__})"
         return Failure(reason, Fault.CALL, REFUSED_ANSWERS_MAX)
-    chain = list(_causes(error))
+    chain = list(walk_causes(error))
     names = {type(each).__name__ for each in chain}
     for each in chain:
         if isinstance(each, StatusRefused):
@@ -170,6 +175,10 @@ def _classify_status(
             return _away(
                 f"the endpoint refuses the key ({status}): set {keys.api_key} or OPENAI_API_KEY", attempts_max=1
             )
+        case _ if 300 <= status < 400:
+            return _away(
+                f"the endpoint redirects to another address ({status}), which is not followed: see {keys.url}", 1
+            )
         case 402:
             return _away("the quota of this key is used up (402)", 1)
         case 403 if any(word in says for word in _FLAGGED):
@@ -177,7 +186,8 @@ def _classify_status(
         case 403:
             return _away(f"the key has no right to this model (403): see {keys.model}", 1)
         case 404:
-            return _away(f"the endpoint has no such model or address (404): see {keys.model}, {keys.url}", 1)
+            mend = f"see {keys.model}, and {keys.url}, which mostly ends in /v1"
+            return _away(f"the endpoint has no such model or address (404): {mend}", 1)
         case 429 if any(word in says for word in _QUOTA):
             return _away("the quota of this key is used up (429)", 1)
         case 413:
@@ -211,6 +221,8 @@ def _classify_passing(refused: StatusRefused, now_epoch_s: float) -> Failure:
     """What may pass by itself, and what no request could mend."""
     status = refused.status
     reason = f"the endpoint answers with status {status}"
+    if status == 429:
+        reason = "the endpoint wants fewer calls for now (429)"
     if status == 503 and "loading model" in refused.says.lower():  # llama.cpp
         reason = "the endpoint is loading its model (503)"
     if status not in (408, 409, 425, 429) and status < 500:
@@ -222,7 +234,7 @@ def _classify_passing(refused: StatusRefused, now_epoch_s: float) -> Failure:
     return Failure(reason, fault, ATTEMPTS_MAX, wait_s, is_overload, is_slow)
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def walk_causes(error: BaseException) -> Iterator[BaseException]:
     """The error, what it came from, and so on."""
     seen: set[int] = set()
     each: BaseException | None = error

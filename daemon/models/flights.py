@@ -1,51 +1,47 @@
-"""Equal questions that are asked at the same time share one call."""
+"""What many want at the same time is asked for once."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import anyio
 
 T = TypeVar("T")
-# Questions under way; more than any worker starts. Beyond it each asks for itself.
-FLIGHTS_MAX = 4_096
 
 
 @dataclass(slots=True)
-class _Flight(Generic[T]):
+class _Out(Generic[T]):
     landed: anyio.Event = field(default_factory=anyio.Event)
     answer: T | None = None
     failure: Exception | None = None
 
 
-class Flights(Generic[T]):
-    """Calls under way by their question. Nothing is kept of one that is over."""
+class Flight(Generic[T]):
+    """A call that is shared by all who come while it is out. Nothing is kept of one that is over."""
 
     def __init__(self) -> None:
-        self._flights: dict[Hashable, _Flight[T]] = {}
+        self._out: _Out[T] | None = None
 
-    async def share(self, question: Hashable, ask: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
-        """The answer, and whether it was this caller who asked for it. Raises what `ask` raises.
+    async def share(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What `ask` gives, to whoever was the first. Raises what it raises.
 
         When whoever asked is cancelled, one of those that wait asks instead.
         """
-        while (flight := self._flights.get(question)) is not None:
-            await flight.landed.wait()
-            if flight.failure is not None:
-                raise flight.failure
-            if flight.answer is not None:
-                return flight.answer, False
-        if len(self._flights) >= FLIGHTS_MAX:
-            return await ask(), True
-        flight = self._flights[question] = _Flight[T]()
+        while (out := self._out) is not None:
+            await out.landed.wait()
+            if out.failure is not None:
+                raise out.failure
+            if out.answer is not None:
+                return out.answer
+        out = self._out = _Out[T]()
         try:
-            flight.answer = await ask()
+            out.answer = await ask()
         except Exception as error:
-            flight.failure = error
+            out.failure = error
             raise
         finally:
-            del self._flights[question]
-            flight.landed.set()
-        return flight.answer, True
+            self._out = None
+            out.landed.set()
+        return out.answer

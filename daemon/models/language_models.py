@@ -30,12 +30,18 @@ def make_chat_model(config: Config, report: Report = quiet) -> ChatModel | None:
     if not models.asks_endpoint:
         return None
     # Imported for those who ask an endpoint: others need not wait for it.
+    from daemon.models.chat import make_easy_call
     from daemon.models.chat_model import EndpointLanguageModel
     from daemon.models.endpoint import Endpoint, EndpointKeys
 
-    keys = EndpointKeys("models.chat_url", "models.chat_model")
     endpoint = Endpoint(
-        models.chat_url, models.api_key, keys, concurrency=models.concurrency, use="chat", report=report
+        models.chat_url,
+        models.api_key,
+        EndpointKeys("models.chat_url", "models.chat_model"),
+        concurrency=models.concurrency,
+        use="chat",
+        easy=make_easy_call(models.chat_model, models.extra_body),
+        report=report,
     )
     model = EndpointLanguageModel(
         endpoint,

@@ -90,17 +90,17 @@ def _read_one(raw: object) -> Price:
         raise ConfigInvalid("prices.model names the model, as in models.chat_model")
     return Price(
         model,
-        prompt=_read_amount(table, "prompt", 0.0),
-        cached=_read_amount(table, "cached", 0.0) if "cached" in table else None,
-        completion=_read_amount(table, "completion", 0.0),
+        prompt=_read_amount(table, "prompt"),
+        cached=_read_amount(table, "cached") if "cached" in table else None,
+        completion=_read_amount(table, "completion"),
     )
 
 
-def _read_amount(table: Mapping[str, object], key: str, default: float) -> float:
-    value = table.get(key, default)
+def _read_amount(table: Mapping[str, object], key: str) -> float:
+    value = table.get(key)
     # Not isinstance: True is an int.
     if type(value) not in (int, float) or not 0 <= cast("float", value) <= PRICE_MAX:
-        raise ConfigInvalid(f"prices.{key} is what a million tokens cost, such as 0.15")
+        raise ConfigInvalid(f"prices.{key} is what a million tokens cost: a number such as 0.15, or 0")
     return float(cast("float", value))
 
 

@@ -25,7 +25,7 @@ class NotAnswered(Exception):
         self.reason, self.is_final = reason, is_final
 
 
-class Asking(Protocol):
+class AskPrompt(Protocol):
     """Asks a prompt with so much room. Raises `PromptTooLong` and the errors of the port."""
 
     def __call__(self, prompt: Prompt, room: int, *, is_repair: bool) -> Awaitable[ChatAnswer]:
@@ -33,7 +33,7 @@ class Asking(Protocol):
         ...
 
 
-async def ask_until_usable(prompt: Prompt, ask: Asking, read: Callable[[str], Awaitable[T]]) -> T:
+async def ask_until_usable(prompt: Prompt, ask: AskPrompt, read: Callable[[str], Awaitable[T]]) -> T:
     """What `read` makes of the answer. Raises `NotAnswered` and the errors of the port.
 
     An answer that is cut gets more room, once; one that `read` refuses goes back with what is wrong with it, once.

@@ -77,15 +77,6 @@ def normal_line(line: str) -> str:
     return _normal(_fold(line))
 
 
-def line_hash(line: str, key: bytes) -> int:
-    """64 bits that stand for a line in normal form, under a key, in this process.
-
-    Python's own hash of a string: SipHash under a secret of the process (PEP 456), a tenth of the time of BLAKE2
-    for a line. It is never kept on disk.
-    """
-    return hash(key.hex() + normal_line(line))
-
-
 class GivenOut:
     """Lines that answers gave out lately, as keyed hashes and no words, the latest of each of the latest users."""
 
@@ -93,7 +84,6 @@ class GivenOut:
         self, key: bytes, clock: Callable[[], Instant], users_max: int = USERS_MAX, lines_max: int = LINES_MAX
     ) -> None:
         """`key`: the store's secret, or anything that nobody knows."""
-        self._key = key
         self._salt = key.hex()
         self._clock = clock
         self._users_max = users_max
@@ -109,7 +99,7 @@ class GivenOut:
         for line in _fold(context).split("\n", self._lines_max)[: self._lines_max]:
             plain = _normal(line)
             if is_telling(plain):
-                hashed = hash(self._salt + plain)
+                hashed = self._hash(plain)
                 known[hashed] = known.pop(hashed, now)
         for hashed in list(known)[: max(0, len(known) - self._lines_max)]:
             del known[hashed]
@@ -121,12 +111,16 @@ class GivenOut:
 
         What was said before is no echo: its chunk may be extracted again, after its facts were given out.
         """
-        given_at = self._users.get(user, _NO_LINES).get(line_hash(line, self._key))
+        given_at = self._users.get(user, _NO_LINES).get(self._hash(normal_line(line)))
         return given_at is not None and said_at >= given_at - CLOCKS_APART_MS
 
-    def forget(self, user: Reference) -> None:
-        """Drop what is known of a user."""
-        self._users.pop(user, None)
+    def _hash(self, plain: str) -> int:
+        """64 bits that stand for a line in normal form, in this process; never kept on disk.
+
+        Python's own hash of a string: SipHash under a secret of the process (PEP 456), a tenth of the time of
+        BLAKE2 for a line.
+        """
+        return hash(self._salt + plain)
 
 
 def _strip_turn(turn: TurnText, is_known: Callable[[str, Instant], bool]) -> TurnText:

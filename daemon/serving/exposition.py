@@ -136,7 +136,7 @@ def _show_models(status: DaemonStatus) -> Iterator[Metric]:
     )
     yield _counter("chunks_flagged", "Chunks of which no fact carries some detail.", found.flagged)
     if found.zero_share is not None:
-        yield _gauge("zero_facts_share", "Part of the last 100 model answers without facts.", found.zero_share)
+        yield _gauge("zero_facts_share", "Part of a model's last 100 chunks without facts.", found.zero_share)
     yield _gauge("zero_facts_rising", "1 while that is an alarm.", found.trouble is not None)
 
 

@@ -72,7 +72,7 @@ def add(
     result = client.request(call.method, call.params, repeatable=call.repeatable)
     published = call.read(result)
     if wait:
-        wait_until_built(client, {user: published.keys[-1]}, WAIT_TIMEOUT_S)
+        wait_until_built(client, {user: published.keys[-1]}, WAIT_TIMEOUT_S, tell=screen.note)
     if screen.as_json:
         sent = call.params["messages"][0]
         screen.json({**result["published"][0], "session_id": session, "turn_id": sent["id"], "built": wait})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -83,6 +84,7 @@ def show_parked(client: Client, screen: Screen, user: str, work: int) -> None:
         )
         if found.left_off:
             screen.note(f"{found.left_off} more are not shown.")
+        screen.note(f"Once the cause is mended: memforest parked retry {shlex.quote(user)} {work}")
 
     screen.answer(client, calls.parked_work(user, work), show)
 
@@ -101,7 +103,8 @@ def retry(client: Client, screen: Screen, user: str | None, work: int | None, ev
         raise click.UsageError("Say whose work: USER, or --all for everybody's.")
 
     def show(done: Resumed) -> None:
-        screen.line(f"To be tried again: {counted(done.resumed, 'piece')} of work.")
+        pieces = f"{counted(done.resumed, 'piece')} of work"
+        screen.line(f"To be tried again: {pieces}." if done.resumed else "Nothing was parked.")
 
     screen.answer(client, calls.retry_parked(user, work), show)
 

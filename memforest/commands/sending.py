@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from memforest.outcome import Before, NotRecorded, count_known, find_not_recorded, look_before
-from memforest.output import counted
+from memforest.output import counted, tidy
 from memforest.publishing import ProgressFile, Tally, file_digest, publish, wait_until_built
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def send_file(
     progress.remove()
     if before is None:
         return Sent(tally, start, False, 0, ())
-    wait_until_built(client, tally.last_keys, waiting.timeout_s)
+    wait_until_built(client, tally.last_keys, waiting.timeout_s, tell=tell)
     return _look_after(client, tally, start, before)
 
 
@@ -102,6 +102,11 @@ def _send(
         if not sent and tally.done:
             click.echo(f"{tally.done} of {total} published; the same command again goes on from there.", err=True)
     return tally
+
+
+def tell(sentence: str) -> None:
+    """A remark while something is waited for, on standard error."""
+    click.echo(tidy(sentence), err=True)
 
 
 @contextmanager

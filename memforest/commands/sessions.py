@@ -29,7 +29,7 @@ def sessions(client: Client, screen: Screen, user: str, session: str | None) -> 
         screen.table(
             (
                 *("session", "state", "turns", "first", "last", "chunks", "waiting", "facts", "bytes"),
-                *("zero", "calls", "tokens", "cost"),
+                *("no facts", "calls", "tokens", "cost"),
             ),
             (
                 (

@@ -37,11 +37,16 @@ def status(client: Client, screen: Screen, user: str | None) -> None:
                 "lag_s": mark.lag_s,
             }
         if screen.is_terminal:
-            for name, part in sections.items():
+            lines = [
+                line
+                for name, part in sections.items()
                 # A list of parts, the other streams, has a line for each.
-                for each in cast("list[object]", part) if isinstance(part, list) else [part]:
-                    for line, phrases in _lines(each, name):
-                        screen.line(f"{line:<10} {' · '.join(phrases)}")
+                for each in (cast("list[object]", part) if isinstance(part, list) else [part])
+                for line in _lines(each, name)
+            ]
+            width = max((len(name) for name, _ in lines), default=0)
+            for name, phrases in lines:
+                screen.line(f"{name:<{width}}  {' · '.join(phrases)}")
         else:
             screen.table(("what", "is"), tuple(flatten(sections)), empty="The daemon says nothing of itself.")
 

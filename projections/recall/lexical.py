@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 # Terms that at least this share of many rows holds are loud, such as the name of one of two who talk: what they
-# give is kept as a column of all rows until the next change, of so few of them.
+# give is kept as a column of all rows from the second question on until the next change, of so few of them.
 _LOUD_SHARE: Final = 1 / 4
 _LOUD_ROWS_MIN: Final = 4_096
 _LOUD_MAX: Final = 4
@@ -120,8 +120,8 @@ class LexicalIndex:
         self._live = 0
         self._length_total = 0
         self._penalties: Scores | None = None  # of each row; None after a change
-        # What loud terms give each row, by number. Empty after a change.
-        self._columns: dict[int, Scores] = {}
+        # What loud terms give each row, by number, None for those asked for once. Empty after a change.
+        self._columns: dict[int, Scores | None] = {}
 
     def __len__(self) -> int:
         """How many rows are live."""
@@ -139,7 +139,7 @@ class LexicalIndex:
     @property
     def size_bytes(self) -> int:
         """About what the index takes."""
-        columns = sum(each.nbytes for each in self._columns.values())
+        columns = sum(each.nbytes for each in self._columns.values() if each is not None)
         return self._postings.size_bytes + 4 * len(self._postings) + 58 * len(self._terms_of) + columns
 
     def knows(self, term: str) -> bool:
@@ -308,9 +308,13 @@ class LexicalIndex:
         return np.divide(counts, penalties, out=penalties)
 
     def _keep_column(self, number: int, rows: Rows, shares: Scores) -> None:
+        if number in self._columns:
+            self._columns[number] = add_up(rows, shares, len(self._lengths))
+            return
+        # Writes and questions that take turns would pay for columns that nobody asks for again.
         if len(self._columns) == _LOUD_MAX:
             del self._columns[next(iter(self._columns))]
-        self._columns[number] = add_up(rows, shares, len(self._lengths))
+        self._columns[number] = None
 
     def _note_change(self) -> None:
         self._penalties = None

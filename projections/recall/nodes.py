@@ -27,7 +27,7 @@ from projections.recall.sessions import SessionTable, make_table
 from projections.recall.state import AsideState, NodeSetState
 from projections.recall.tokens import terms
 from projections.recall.vectors import NodeVectors
-from projections.texts import TextRef
+from projections.texts import name_text
 
 __all__ = ["NodeKind", "NodeSet", "SearchNode", "View", "format_date", "indexed_text"]
 
@@ -157,13 +157,14 @@ class NodeSet:
             each for each in members if self._aside[each].node.kind is not NodeKind.GROUP
         ]
 
-    def texts(self, ids: Sequence[bytes]) -> dict[bytes, TextRef]:
-        """Where the texts of these nodes stand, by id; without those that are neither live nor set aside."""
+    def name_texts(self, ids: Sequence[bytes]) -> dict[bytes, bytes]:
+        """The names of these nodes' texts, by id; without those that are neither live nor set aside."""
         found = {each: row for each in ids if (row := self.row_of.get(each)) is not None}
-        texts = dict(zip(found, self._rows.refs(np.array(list(found.values()), dtype=np.intp)), strict=True))
-        if len(texts) < len(ids):
-            texts.update((each, self._aside[each].node.ref) for each in ids if each in self._aside)
-        return texts
+        rows = np.array(list(found.values()), dtype=np.intp)
+        names = dict(zip(found, self._rows.text_names(rows), strict=True))
+        if len(names) < len(ids):
+            names.update((each, name_text(self._aside[each].node.ref)) for each in ids if each in self._aside)
+        return names
 
     def count_without_vectors(self) -> int:
         """How many nodes `without_vectors` would name without a limit."""

@@ -16,7 +16,7 @@ from events.envelope import REFERENCE_BYTES, Reference
 from events.memory import Pointer
 from events.time import Instant
 from projections.recall.columns import Columns, Shared
-from projections.texts import FactText, TextRef, TurnsText, WrittenText
+from projections.texts import FactText, TextRef, TurnsText, WrittenText, name_fact, name_text
 
 
 class NodeKind(StrEnum):
@@ -174,13 +174,13 @@ class NodeRows:
         ]
         return list(map(Outline, self.ids(rows), turns, *shown))
 
-    def refs(self, rows: NDArray[np.intp]) -> list[TextRef]:
-        """Where the texts of live rows stand, in their order."""
+    def text_names(self, rows: NDArray[np.intp]) -> list[bytes]:
+        """The names of the texts of live rows, in their order."""
         kinds, seqs, ns = self.columns.read(rows, "ref_kind", "ref_seq", "ref_n")
-        kept = [self._turns[row] for row in rows.tolist()]
+        # Facts are most of them: without an object for each.
         return [
-            FactText(Pointer(seq, n)) if kind == _OF_FACT else _read_ref(turns, kind, seq, n)
-            for turns, kind, seq, n in zip(kept, kinds, seqs, ns, strict=True)
+            name_fact(seq, n) if kind == _OF_FACT else name_text(_read_ref(self._turns[row], kind, seq, n))
+            for row, kind, seq, n in zip(rows.tolist(), kinds, seqs, ns, strict=True)
         ]
 
     def ids(self, rows: NDArray[np.intp]) -> list[bytes]:
@@ -210,13 +210,18 @@ class NodeRows:
         return allowed
 
     def first_sessions(self) -> NDArray[np.int32]:
-        """For each row the number of one session of its node: of several the one with the smallest reference."""
-        sets = self.session_sets
-        numbers = [
-            sets.find(frozenset((min(each),)), number) if each and len(each) > 1 else number
-            for number, each in enumerate(sets.values)
-        ]
-        return np.array(numbers, dtype=np.int32)[self.columns["sessions"]] if numbers else self.columns["sessions"]
+        """For each row the number of one session of its node: of several the one with the smallest reference.
+
+        Read it before the next change.
+        """
+        sets, column = self.session_sets, self.columns["sessions"]
+        several = [(number, min(each)) for number, each in enumerate(sets.values) if each and len(each) > 1]
+        if not several:
+            return column
+        numbers = np.arange(len(sets.values), dtype=np.int32)
+        for number, first in several:
+            numbers[number] = sets.find(frozenset((first,)), number)
+        return numbers.take(column)
 
     @property
     def size_bytes(self) -> int:

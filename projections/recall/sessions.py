@@ -64,7 +64,8 @@ def make_table(of_row: Sessions, is_chunk: NDArray[np.bool_], row_lengths: NDArr
     """From the session number of each row, whether it is a chunk, and how many terms it has."""
     sessions = int(of_row.max(initial=-1)) + 1
     of_chunk = np.where(is_chunk, of_row, np.int32(sessions))
-    lengths = add_up(of_chunk, row_lengths.astype(np.float64), sessions + 1)[:sessions]
+    chunks = np.flatnonzero(is_chunk)
+    lengths = add_up(of_row.take(chunks), row_lengths.take(chunks).astype(np.float64), sessions)
     live = lengths > 0
     live_count = int(live.sum())
     mean = lengths.sum() / max(1, live_count)

@@ -48,6 +48,24 @@ def test_the_budget_of_all_stops_everybody() -> None:
     assert all(block is not None and "models.tokens_per_day)" in block.reason for block in blocks)
 
 
+def test_the_log_hears_once_a_day_that_the_budget_of_all_is_used_up() -> None:
+    clock = ManualClock()
+    heard: list[tuple[str, dict[str, object]]] = []
+    budget = Budget(100, 10, clock, lambda event, /, **fields: heard.append((event, fields)))
+    budget.spend(ALICE, Usage(prompt_tokens=99))
+    before = list(heard)
+    for _ in range(2):
+        budget.spend(BOB, Usage(prompt_tokens=1))
+    first = list(heard)
+    clock.advance(DAY_MS)
+    budget.spend(BOB, Usage(prompt_tokens=100))
+
+    midnight = "2024-07-02T00:00:00Z"
+    assert before == [], "of single users it hears nothing: they may be thousands"
+    assert first == [("budget.used_up", {"tokens": 100, "until": midnight})]
+    assert [event for event, _ in heard] == ["budget.used_up"] * 2
+
+
 def test_at_midnight_all_begin_anew() -> None:
     clock = ManualClock()
     budget = Budget(100, 100, clock)

@@ -236,6 +236,8 @@ def test_a_chat_model_is_asked_where_openai_s_variables_say_unless_its_url_is_se
         ({**CHAT, "MEMFOREST_MODELS_CHAT_URL": "host:8080"}, "models.chat_url"),
         ({**CHAT, "MEMFOREST_MODELS_CHAT_URL": "http://[host"}, "models.chat_url"),
         ({**CHAT, "OPENAI_BASE_URL": "ftp://host"}, "models.chat_url"),
+        ({**CHAT, "MEMFOREST_MODELS_CHAT_URL": "http://h/v1/chat/completions"}, "leave /chat/completions out"),
+        ({**ENDPOINT, "MEMFOREST_MODELS_EMBED_URL": "http://h/v1/embeddings/"}, "leave /embeddings out"),
     ],
 )
 def test_an_endpoint_that_cannot_be_asked_is_refused_by_the_key(environ: dict[str, str], named: str) -> None:
@@ -277,6 +279,7 @@ def test_prices_are_read_for_each_model(tmp_path: Path) -> None:
         [[prices]]
         model = "qwen3"
         prompt = 1
+        completion = 0
     """
     prices = read_text(tmp_path, text).prices
 
@@ -298,11 +301,18 @@ def test_prices_are_read_for_each_model(tmp_path: Path) -> None:
         ("[[prices]]\nmodel = 7", "prices.model"),
         ("[[prices]]\nmodel = 'm'\noutput = 1", "prices.output"),
         *(
-            (f"[[prices]]\nmodel = 'm'\n{key} = {value}", f"prices.{key}")
+            (
+                "[[prices]]\nmodel = 'm'\n"
+                + "".join(f"{other} = 1\n" for other in ("prompt", "completion") if other != key)
+                + f"{key} = {value}",
+                f"prices.{key}",
+            )
             for key in ("prompt", "cached", "completion")
             for value in ("-0.1", "nan", "inf", "'1'", "true", "1e7", "1" + "0" * 400)
         ),
-        ("[[prices]]\nmodel = 'm'\n[[prices]]\nmodel = 'm'", "two prices"),
+        ("[[prices]]\nmodel = 'm'\ncompletion = 1", "prices.prompt"),
+        ("[[prices]]\nmodel = 'm'\nprompt = 1", "prices.completion"),
+        ("[[prices]]\nmodel = 'm'\nprompt = 1\ncompletion = 1\n" * 2, "two prices"),
         ("[[prices]]\nmodel = 'm'\n" * 257, "at most 256"),
     ],
 )

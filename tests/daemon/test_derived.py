@@ -119,6 +119,22 @@ async def test_vectors_of_another_user_or_model_are_not_found(store: DerivedStor
     assert await store.load(ALICE, "another model", [b"a"]) == {}
 
 
+@pytest.mark.parametrize("wanted", [401, 550])
+async def test_many_vectors_of_a_user_are_found_whether_they_are_most_of_what_is_kept_or_not(
+    store: DerivedStore, log: EventLog, wanted: int
+) -> None:
+    (seq,) = await say(log, "one")
+    kept = [a_vector(f"v{n}", seq) for n in range(700)]
+    await store.keep(BOB, MODEL, [a_vector(f"v{n}", seq) for n in range(3)])
+    await store.keep(ALICE, MODEL, kept)
+    asked = kept[100 : 100 + wanted]
+    found = await store.load(ALICE, MODEL, [*(each.key for each in asked), b"nobody's"])
+
+    assert {key: row.tobytes() for key, row in found.items()} == {
+        each.key: each.vector.tobytes() for each in asked
+    }
+
+
 async def test_a_new_model_drives_the_vectors_of_the_old_one_out(store: DerivedStore, log: EventLog) -> None:
     (seq,) = await say(log, "one")
     old = a_vector("a", seq)

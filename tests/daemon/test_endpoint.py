@@ -147,7 +147,7 @@ async def test_half_a_surrogate_pair_is_sent_as_a_question_mark(stub: OpenAiStub
         (Answers(401, body=QUOTED), EndpointUnavailable, "models.api_key", 1),
         (Answers(402, body=QUOTED), EndpointUnavailable, "quota", 1),
         (Answers(403, body=QUOTED), EndpointUnavailable, "models.chat_model", 1),
-        (Answers(404, body=QUOTED), EndpointUnavailable, "models.chat_model, models.chat_url", 1),
+        (Answers(404, body=QUOTED), EndpointUnavailable, "models.chat_model, and models.chat_url", 1),
         (Answers(429, body=b'{"error": {"code": "insufficient_quota"}}'), EndpointUnavailable, "quota", 1),
         (Answers(307, {"location": "/v2"}), EndpointUnavailable, "307", 1),
         (Answers(400, body=QUOTED), RequestRefused, "400", 1),
@@ -249,11 +249,11 @@ async def test_the_circuit_opens_visibly_lets_one_try_and_closes_again(stub: Ope
     assert [event for event, _ in events.heard] == ["model.circuit_opened", "model.circuit_closed"]
     opened, closed = (fields for _, fields in events.heard)
     assert opened == {
-        "endpoint": "chat",
+        "use": "chat",
         "reason": "the endpoint answers with status 500",
         "retry_in_s": pytest.approx(OPEN_S, abs=0.1),
     }
-    assert closed == {"endpoint": "chat"}
+    assert closed == {"use": "chat"}
 
 
 async def test_while_an_open_circuit_is_tried_nobody_else_goes_out(stub: OpenAiStub) -> None:
@@ -533,3 +533,22 @@ async def test_long_answers_are_read_on_a_thread_and_short_ones_where_they_come(
         ]
 
     assert threads[0] == threading.current_thread().name != threads[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("SSL_CERT_FILE", "/no/such/file"), ("HTTPS_PROXY", "http://x:y:z"), ("SSL_CERT_FILE", "")]
+)
+async def test_an_environment_that_lets_no_call_out_is_no_fault_of_the_call(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    endpoint = Endpoint("https://127.0.0.1:9/v1", KEY, KEYS, concurrency=4)
+    try:
+        failed = [await failure(endpoint) for _ in range(FAILURES_MAX)]
+    finally:
+        await endpoint.close()
+
+    assert {type(each) for each in failed} == {EndpointUnavailable}
+    assert endpoint.state.reason == str(failed[-1])
+    assert (name in str(failed[0]) or "proxies" in str(failed[0])) is bool(value)
+    assert (endpoint.state.in_flight, endpoint.state.waiting) == (0, 0)

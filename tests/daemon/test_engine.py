@@ -14,7 +14,7 @@ import anyio
 from daemon.models.budget import Budget
 from daemon.models.limiter import PRIORITY
 from events.envelope import NewEvent, Reference
-from events.ledger import DAY_MS, read_spent
+from events.ledger import DAY_MS, read_tokens_by_user
 from events.log import EventLog
 from events.memory import FactsExtracted, ParkReason, Task, Usage, WorkParked, WorkResumed
 from events.reading import read_user
@@ -61,7 +61,7 @@ async def test_work_that_has_to_wait_for_the_model_is_not_parked_and_its_tries_d
         await parts.until_done()
     (answer,) = await answers_of(parts.log)
 
-    assert [each["attempt"] for each in parts.reported.fields("worker.call_failed")] == [1, 2]
+    assert [each["tries"] for each in parts.reported.fields("worker.question_failed")] == [1, 2]
     assert await parked_of(parts.log) == []
     assert answer.usage == ONE_CALL + ONE_CALL + ONE_CALL, "what the tries before it took is counted with it"
     assert parts.worker.waiting_for_model == 0
@@ -76,7 +76,7 @@ async def test_an_answer_that_cannot_be_used_is_parked_at_once_with_all_that_it_
 
     assert (parked.task, parked.reason, parked.usage) == (Task.EXTRACT, ParkReason.ANSWER_CUT, ONE_CALL + ONE_CALL)
     assert len(parts.model.calls) == 2
-    assert parts.worker.questions_failed == 2
+    assert parts.worker.engine.questions_failed == 2
 
 
 async def test_what_fails_three_times_is_parked_with_all_that_it_took(parts: Parts) -> None:
@@ -251,10 +251,10 @@ async def test_what_was_spent_before_a_restart_is_in_the_ledger(log: EventLog, c
         await say_chunk(later, session_id="s2")
         await wait_until(lambda: ALICE in later.memories.loaded())
         await wait_until(lambda: later.worker.engine.blocks(ALICE))
-    ledger = await log.read(lambda db: read_spent(db, clock() // DAY_MS, ALICE))
+    ledger = await log.read(lambda db: read_tokens_by_user(db, clock() // DAY_MS))
 
     assert later.model.calls == []
-    assert ledger.prompt_tokens + ledger.completion_tokens == 100
+    assert ledger == {ALICE: 100}
 
 
 # Who comes first.

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from daemon.asking.answer_types import Answer
 from daemon.asking.answers import Answerer
 from daemon.asking.query_params import QueryParams
-from daemon.vector_source import NoCache, VectorSource, name_text
+from daemon.vector_source import NoCache, VectorSource
 from events.envelope import Reference
 from events.log import EventLog
 from events.session import TurnRecorded, TurnRevised
 from events.time import to_iso
 from projections.recall.agpr import AgprParameters
-from projections.texts import FactText
+from projections.texts import FactText, name_text
 from tests.builders import MONDAY, ManualClock, a_batch, a_forgetting, a_revision, a_turn
 from tests.daemon.parts_in_use import ALICE, MINUTE_MS, Parts, build_parts, running
 from tests.scripted_models import ScriptedEmbedder

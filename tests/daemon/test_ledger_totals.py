@@ -58,9 +58,9 @@ async def test_every_chunk_has_facts_or_none_or_was_skipped(log: EventLog, clock
     totals = await LedgerTotals(log, clock).read()
 
     assert totals.extractions == ExtractionCounts(
-        answers=9, with_facts=5, zero=3, skipped=1, flagged=2, asked=6, asked_zero=2
+        answers=9, with_facts=5, zero=3, skipped=1, flagged=2, asked=7, asked_zero=3
     )
-    assert totals.zero_facts == ZeroFacts(recent=6, recent_zero=2)
+    assert totals.zero_facts == ZeroFacts(recent=7, recent_zero=3)
 
 
 async def test_today_begins_anew_at_midnight_in_utc(log: EventLog, clock: ManualClock) -> None:
@@ -107,10 +107,11 @@ async def test_sums_are_those_of_brute_force_whenever_and_however_often_somebody
     expected: dict[tuple[int, Task], Usage] = defaultdict(Usage)
     zeros: list[bool] = []
     for _ in range(150):
-        usage = Usage(*(chance.randrange(1000) for _ in range(6)))
+        usage = Usage(*(chance.randrange(1, 1000) for _ in range(6)))
         who, task = chance.choice(answers), chance.choice(list(Task))
         match task:
             case Task.EXTRACT if chance.random() < 0.2:
+                zeros.append(True)
                 await who.park(usage)
             case Task.EXTRACT:
                 zeros.append(chance.random() < 0.3)
@@ -165,6 +166,20 @@ async def test_the_alarm_is_told_once_when_it_begins_and_once_when_it_ends(
         # 22 of 55 are two fifths: the alarm ends where it began, less a fifth.
         ("extraction.zero_facts_settled", {"zero": 22, "answers": 55}),
     ]
+
+
+async def test_chunks_that_are_given_up_are_an_alarm_like_those_without_facts(
+    log: EventLog, clock: ManualClock
+) -> None:
+    answers, reported = Answers(log), Reported()
+    for number in range(20):
+        await (answers.park(ASKED) if number % 4 else answers.extract(1, ASKED))
+    watch = ExtractionWatch(LedgerTotals(log, clock), reported)
+    await watch.look()
+
+    assert watch.trouble is not None
+    assert "no fact came of 15 of the last 20 chunks" in watch.trouble
+    assert reported.events == [("extraction.zero_facts_rising", {"zero": 15, "answers": 20})]
 
 
 async def test_what_rules_here_found_or_skipped_is_no_alarm(log: EventLog, clock: ManualClock) -> None:

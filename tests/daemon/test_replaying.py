@@ -139,7 +139,7 @@ async def test_under_unchanged_models_and_prompts_a_replay_asks_nothing_and_chan
 
     assert (first.done, first.complete, second.done, second.complete) == (2, True, 2, True)
     assert [call.task for call in parts.model.calls[calls:]] == [], "recorded answers were taken"
-    assert parts.worker.recorded == 4
+    assert parts.worker.engine.recorded == 4
     assert after == before
     assert [answer.usage for answer in answers[2:]] == [Usage()] * 4
     requests = [answer.request for answer in answers]

@@ -6,11 +6,13 @@ import anyio
 import pytest
 
 from daemon.building.compaction import CompactionResult
+from daemon.models.budget import Budget
 from events.envelope import NewEvent
-from events.memory import Task
+from events.log import EventLog
+from events.memory import Task, Usage
 from projections.ports import ChunkText, ModelUnavailable
-from tests.builders import a_forgetting, a_retraction, a_revision, a_user_forgetting
-from tests.daemon.parts_in_use import ALICE, Parts, event_types, running
+from tests.builders import ManualClock, a_forgetting, a_retraction, a_revision, a_user_forgetting
+from tests.daemon.parts_in_use import ALICE, Parts, build_parts, event_types, running
 from tests.scripted_models import Call
 from tests.waiting import wait_until
 
@@ -47,7 +49,7 @@ async def test_what_is_asked_is_broken_off_once_its_words_are_forgotten_or_edite
     assert old == []
     assert len(others) == 1, "what others said is asked as before"
     assert parts.reported.fields("worker.answer_dropped") == [{"task": Task.EXTRACT}]
-    assert parts.worker.calling == 0
+    assert parts.worker.engine.slots.in_flight == 0
 
 
 async def test_a_group_whose_words_are_forgotten_meanwhile_is_left_alone_and_the_others_are_made(
@@ -98,3 +100,22 @@ async def test_what_waited_for_the_model_and_is_forgotten_or_edited_is_not_count
         await parts.until_done()
 
     assert parts.worker.waiting_for_model == 0
+
+
+async def test_of_each_user_who_waits_for_a_budget_at_least_one_piece_is_counted(
+    log: EventLog, clock: ManualClock
+) -> None:
+    budget = Budget(100, 0, clock)
+    budget.spend(ALICE, Usage(prompt_tokens=100))
+    parts = build_parts(log, clock, budget=budget)
+    async with running(parts):
+        for user in ("alice", "bob", "carol"):
+            await parts.say("The dog is Rex.", "He is old.", user_id=user)
+        await wait_until(lambda: parts.worker.waiting_for_model == 3)
+        await log.append_event(a_forgetting())
+        await wait_until(lambda: parts.worker.waiting_for_model == 2)
+        budget.tokens_per_day = 0
+        await parts.until_done()
+
+    assert parts.worker.waiting_for_model == 0
+    assert len(parts.model.calls) == 2

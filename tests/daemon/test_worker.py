@@ -141,8 +141,8 @@ async def test_a_call_is_tried_again_and_then_parked_with_its_reason(parts: Part
         memory = await parts.memory()
         texts = await parts.texts("Rex")
 
-    failed = [{"task": Task.EXTRACT, "attempt": n, "code": "ModelFailed"} for n in (1, 2, 3)]
-    assert parts.reported.fields("worker.call_failed") == failed
+    failed = [{"task": Task.EXTRACT, "tries": n, "code": "ModelFailed"} for n in (1, 2, 3)]
+    assert parts.reported.fields("worker.question_failed") == failed
     assert parts.reported.fields("worker.work_parked") == [{"task": Task.EXTRACT, "reason": "model_failed"}]
     assert memory.pending() == 0, "parked work does not count as pending"
     assert texts == ["Alice: The dog is Rex.\nAlice: He is old."], "the chunk stays searchable"

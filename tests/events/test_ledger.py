@@ -12,15 +12,12 @@ import pytest
 from events.envelope import NewEvent
 from events.gate import Verdict
 from events.ledger import (
-    AnswerCounts,
     count_parked,
-    count_zero,
     day_of,
     find_answer,
-    read_answer_counts,
     read_parked,
-    read_spent,
-    read_usage,
+    read_session_usage,
+    read_tokens_by_user,
 )
 from events.log import EventLog
 from events.memory import FactsExtracted, ParkReason, Task, Usage, WorkParked
@@ -89,9 +86,7 @@ def test_a_day_is_a_day_of_utc() -> None:
     assert [day_of(at) for at in (0, DAY_MS - 1, DAY_MS)] == [0, 0, 1]
 
 
-async def test_what_was_spent_is_told_by_day_by_user_by_session_and_by_task(
-    log: EventLog, clock: ManualClock
-) -> None:
+async def test_what_was_spent_is_told_by_day_and_user_and_by_session(log: EventLog, clock: ManualClock) -> None:
     await append(log, *said(2), *said(2, user_id="bob"), *said(2, "s2"))
     await append(
         log, took(an_extraction((1, 2)), ONE), took(an_extraction((3, 4), user_id="bob"), TWO, an_id("b"))
@@ -104,26 +99,15 @@ async def test_what_was_spent_is_told_by_day_by_user_by_session_and_by_task(
         took(a_summary("both", ("s1", "s2"), node="both"), ONE, an_id("e")),
     )
 
-    whole = Usage(calls=3, prompt_tokens=110, cached_tokens=60, completion_tokens=25, cost_nano=7, latency_ms=950)
-    twice = replace(ONE + ONE, repairs=0)
-    small = replace(TWO, repairs=0)
-    assert await log.read(partial(read_spent, day=MONDAY_DAY)) == whole
-    assert await log.read(partial(read_spent, day=MONDAY_DAY, user=BOB)) == small
-    assert await log.read(partial(read_spent, day=MONDAY_DAY + 1, user=ALICE)) == replace(TWO + twice, repairs=0)
-    assert await log.read(partial(read_spent, day=MONDAY_DAY + 2)) == Usage()
-    assert await log.read(read_usage) == {
-        Task.EXTRACT: replace(ONE + TWO + TWO, repairs=0),
-        Task.SUMMARISE: twice,
-    }
-    assert await log.read(partial(read_usage, session=S1)) == {Task.EXTRACT: ONE, Task.SUMMARISE: ONE}
-    assert await log.read(partial(read_usage, user=ALICE, since_day=MONDAY_DAY + 1)) == {
-        Task.EXTRACT: small,
-        Task.SUMMARISE: twice,
-    }
-    assert await log.read(partial(read_usage, user=b"nobody")) == {}
+    assert await log.read(partial(read_tokens_by_user, day=MONDAY_DAY)) == {ALICE: 120, BOB: 15}
+    assert await log.read(partial(read_tokens_by_user, day=MONDAY_DAY + 1)) == {ALICE: 255}
+    assert await log.read(partial(read_tokens_by_user, day=MONDAY_DAY + 2)) == {}
+    assert await log.read(partial(read_session_usage, session=S1)) == replace(ONE + ONE, repairs=0)
+    assert await log.read(partial(read_session_usage, session=S2)) == replace(TWO, repairs=0)
+    assert await log.read(partial(read_session_usage, session=b"nobody's")) == Usage()
 
 
-async def test_answers_are_counted_by_what_they_came_to(log: EventLog) -> None:
+async def test_an_answer_is_written_down_with_what_it_came_to(log: EventLog, log_path: Path) -> None:
     await append(log, *said(10))
     await append(
         log,
@@ -135,26 +119,14 @@ async def test_answers_are_counted_by_what_they_came_to(log: EventLog) -> None:
         a_merge(),
     )
 
-    assert await log.read(read_answer_counts) == {
-        Task.EXTRACT: AnswerCounts(answers=3, skipped=1, zero=1, facts=2, missed=3, parked=1),
-        Task.SUMMARISE: AnswerCounts(1, 0, 0, 0, 0, 0),
-        Task.MERGE: AnswerCounts(1, 0, 0, 0, 0, 0),
-    }
-    assert set(await log.read(partial(read_answer_counts, session=S1))) == set(Task)
-    assert await log.read(partial(read_answer_counts, session=S2)) == {}
-
-
-@pytest.mark.parametrize(("last", "expected"), [(1, (0, 1)), (2, (1, 2)), (3, (2, 3)), (100, (2, 4)), (0, (0, 0))])
-async def test_zero_facts_are_counted_among_the_last_that_a_model_was_asked_for(
-    log: EventLog, last: int, expected: tuple[int, int]
-) -> None:
-    await append(log, *said(12))
-    texts: list[tuple[str, ...]] = [("One.",), (), (), ("Two.", "Three.")]
-    for n, each in enumerate(texts):
-        await append(log, an_extraction((2 * n + 1, 2 * n + 2), each))
-    await append(log, took(an_extraction((9, 10), ()), Usage(), skipped=True), a_parking((11, 12)), a_summary())
-
-    assert await log.read(partial(count_zero, last=last)) == expected
+    assert stored_rows(log_path, "SELECT task, parked, facts, missed, skipped FROM ledger ORDER BY seq") == [
+        ("extract", 0, 2, 3, 0),
+        ("extract", 0, 0, 0, 0),
+        ("extract", 0, 0, 0, 1),
+        ("extract", 1, None, 0, 0),
+        ("summarise", 0, None, 0, 0),
+        ("merge", 0, None, 0, 0),
+    ]
 
 
 async def test_an_answer_is_found_by_its_request_and_its_user_alone(log: EventLog) -> None:
@@ -183,6 +155,38 @@ async def test_the_last_answer_that_stands_is_found(log: EventLog) -> None:
 
     assert await find(log) == second
     assert first < second < third
+
+
+async def replay_once(log: EventLog, old: int) -> int:
+    """Have turns 1 and 2 extracted again, by another model; the seq of what stands now."""
+    (started,) = await append(log, about(ReplayStarted(), f"replay {old}"))
+    another = an_extraction((1, 2)).event
+    assert isinstance(another, FactsExtracted)
+    again = replace(another, replaces=old, request=an_id("another"))
+    (new,) = await append(log, about(again, f"again {old}"))
+    done = about(SessionReplayed(started, (Replacement(old, new),)), f"replayed {old}")
+    await append(log, replace(done, basis=None))
+    return new
+
+
+async def test_an_answer_in_whose_place_a_replay_put_another_is_found_by_who_goes_back_to_its_model(
+    log: EventLog,
+) -> None:
+    *_, old = await append(log, *said(2), took(an_extraction((1, 2)), ONE))
+    new = await replay_once(log, old)
+
+    assert (await find(log), await find(log, an_id("another"))) == (old, new)
+
+
+@pytest.mark.parametrize("undoing", [a_revision("I stayed."), a_retraction(), a_forgetting(), a_user_forgetting()])
+async def test_an_answer_that_was_replaced_falls_with_what_it_was_made_of(
+    log: EventLog, undoing: NewEvent
+) -> None:
+    *_, old = await append(log, *said(2), took(an_extraction((1, 2)), ONE))
+    await replay_once(log, old)
+    await append(log, undoing)
+
+    assert await find(log) is None
 
 
 async def test_work_that_was_parked_is_no_answer(log: EventLog) -> None:
@@ -218,13 +222,13 @@ async def test_what_was_spent_on_a_forgotten_session_stays_spent_and_the_next_li
 ) -> None:
     await append(log, *said(2), took(an_extraction((1, 2)), ONE))
     await append(log, a_forgetting())
-    assert await log.read(partial(read_usage, session=S1)) == {}
+    assert await log.read(partial(read_session_usage, session=S1)) == Usage()
     again = replace(a_turn(turn_id="new", bus=replace(a_place(9), at=MONDAY + 1)), reopens=True)
     (turn,) = await append(log, again)
     await append(log, took(an_extraction((turn,), basis=5), TWO, an_id("new")))
 
-    assert await log.read(partial(read_usage, session=S1)) == {Task.EXTRACT: replace(TWO, repairs=0)}
-    assert await log.read(partial(read_spent, day=MONDAY_DAY, user=ALICE)) == replace(ONE + TWO, repairs=0)
+    assert await log.read(partial(read_session_usage, session=S1)) == replace(TWO, repairs=0)
+    assert await log.read(partial(read_tokens_by_user, day=MONDAY_DAY)) == {ALICE: 135}
     assert stored_rows(log_path, "SELECT DISTINCT session FROM ledger") == [(S1,)]
 
 

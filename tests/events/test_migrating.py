@@ -20,9 +20,9 @@ from events.envelope import NewEvent, RecordedEvent
 from events.errors import StoreUnusable
 from events.gate import Verdict
 from events.integrity import Walk, check_start
-from events.ledger import read_answer_counts, read_parked, read_usage
+from events.ledger import read_parked
 from events.log import EventLog
-from events.memory import Task, Usage, WorkParked
+from events.memory import Usage, WorkParked
 from events.reading import read_events
 from events.registry import read_user_references
 from events.schema import APPLICATION_ID, MIGRATIONS, copies_before_migration, open_reader, open_writer
@@ -178,13 +178,19 @@ def as_new(recorded: RecordedEvent) -> NewEvent:
 
 async def test_what_was_answered_before_is_counted_and_cost_nothing(old_store: Path, clock: ManualClock) -> None:
     log = await opened(old_store, clock)
-    counts, usage = await log.read(read_answer_counts), await log.read(read_usage)
     users = await log.read(read_user_references)
     await log.close()
 
-    assert (counts[Task.EXTRACT].answers, counts[Task.EXTRACT].zero, counts[Task.EXTRACT].facts) == (6, 1, 7)
-    assert (counts[Task.SUMMARISE].answers, counts[Task.MERGE].answers) == (2, 1)
-    assert set(usage.values()) == {Usage()}
+    counts = "SELECT task, count(*), sum(facts = 0), sum(facts) FROM ledger WHERE parked = 0 GROUP BY task"
+    assert set(stored_rows(old_store, counts)) == {
+        ("extract", 6, 1, 7),
+        ("summarise", 2, None, None),
+        ("merge", 1, None, None),
+    }
+    spent = (
+        "SELECT DISTINCT calls, prompt_tokens, cached_tokens, completion_tokens, cost_nano, latency_ms FROM ledger"
+    )
+    assert stored_rows(old_store, spent) == [(0, 0, 0, 0, 0, 0)]
     assert set(users) == {ALICE, BOB}
 
 

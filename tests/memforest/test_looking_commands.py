@@ -261,8 +261,8 @@ def test_status_on_a_terminal_is_a_line_a_part_in_units_that_people_read(daemon:
     shown = on_terminal(daemon, "status")
 
     assert shown.splitlines() == [
-        "daemon     version 1.2 · uptime 1 d 2 h 5 min · memories 2 KiB",
-        "health     state ready",
+        "daemon  version 1.2 · uptime 1 d 2 h 5 min · memories 2 KiB",
+        "health  state ready",
     ]
     assert (readable_size(1023), readable_size(1 << 40), readable_time(0.25)) == (
         "1023 bytes",
@@ -274,7 +274,7 @@ def test_status_on_a_terminal_is_a_line_a_part_in_units_that_people_read(daemon:
 def test_status_on_a_terminal_has_a_line_for_each_part_of_a_section_that_says_something(
     daemon: FakeDaemon,
 ) -> None:
-    spent = {"calls": 3, "prompt_tokens": 900, "cached_tokens": 0, "completion_tokens": 80, "cost": 0.00012}
+    spent = {"calls": 3, "prompt_tokens": 900, "cached_tokens": 0, "completion_tokens": 80, "cost": 0.012}
     daemon.answers["status"] = lambda _: {
         "models": {
             "language_model": "gpt",
@@ -291,13 +291,13 @@ def test_status_on_a_terminal_has_a_line_for_each_part_of_a_section_that_says_so
     shown, piped = on_terminal(daemon, "status"), run(daemon, "status").stdout
 
     assert shown.splitlines() == [
-        "models     language model gpt",
-        "models chat name gpt · circuit open · reason nothing listens · retry in 7.5 s · limit 4",
-        "budget all users spent tokens 980",
-        "ledger     price missing gpt",
-        "ledger today extract calls 3 · prompt tokens 900 · cached tokens 0 · completion tokens 80 · cost 0.00012",
+        "models                language model gpt",
+        "models chat           name gpt · circuit open · reason nothing listens · retry in 7.5 s · limit 4",
+        "budget all users      spent tokens 980",
+        "ledger                price missing gpt",
+        "ledger today extract  calls 3 · prompt tokens 900 · cached tokens 0 · completion tokens 80 · cost 0.012",
     ]
-    assert "ledger.today.extract.cost\t0.00012\n" in piped
+    assert "ledger.today.extract.cost\t0.012\n" in piped
     assert "ledger.in_all.merge.calls\t0\n" in piped
     assert "models.embeddings\t\n" in piped
 

@@ -195,6 +195,23 @@ def test_waiting_asks_for_the_event_first_and_then_until_nothing_is_pending() ->
     assert script.asked == ["query", "query", "status", "status"]
 
 
+def test_waiting_says_once_what_model_or_budget_holds_it_up() -> None:
+    answer = {"memories": [], "context": "", **watermark(2)}
+    used_up = {"budget": {"all_users": {"reason": None}, "user": {"reason": "the budget is used up"}}}
+    away = {"models": {"chat": {"circuit": "open", "reason": "nothing listens"}}}
+    closed = {"models": {"chat": {"circuit": "closed", "reason": "one call failed"}, "embeddings": None}}
+    statuses = (used_up, used_up, closed, away)
+    script = Script(answer, *({**watermark(2), **each} for each in statuses), {**watermark(0), **used_up})
+    told: list[str] = []
+
+    wait_until_built(script, {"alice": "k"}, 60, pause=lambda _: None, tell=told.append)
+
+    assert [each.split(". ")[0] for each in told] == [
+        "Work waits: the budget is used up",
+        "Work waits: nothing listens",
+    ]
+
+
 def test_waiting_ends_at_its_timeout() -> None:
     with pytest.raises(AnswerOverdue, match="Not built"):
         wait_until_built(Script(), {"alice": "k"}, -1, pause=lambda _: None)

@@ -98,6 +98,7 @@ def test_a_piece_is_shown_with_its_reason_in_words_and_what_would_be_asked(daemo
     assert result.stderr.splitlines() == [
         "extract: the model stopped before the end of its answer, also in parts (2 calls)",
         "3 more are not shown.",
+        "Once the cause is mended: memforest parked retry alice 9",
     ]
     assert daemon.requests == [("parked.get", {"user_id": "alice", "id": 9})]
 
@@ -122,6 +123,12 @@ def test_one_piece_all_of_a_user_or_everybodys_is_retried(
 
     assert result.stdout == "To be tried again: 2 pieces of work.\n"
     assert daemon.requests == [("parked.retry", asked)]
+
+
+def test_when_nothing_was_parked_that_is_said(daemon: FakeDaemon) -> None:
+    daemon.answers["parked.retry"] = lambda _: {"resumed": 0}
+
+    assert run(daemon, "retry", "--all").stdout == "Nothing was parked.\n"
 
 
 @pytest.mark.parametrize("typed", [[], ["alice", "--all"], ["alice", 9, "--all"]])

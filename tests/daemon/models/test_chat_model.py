@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 
 import pytest
 
@@ -21,7 +22,7 @@ from tests.daemon.models.asking import (
     question_of,
     reason_of,
 )
-from tests.openai_stub import Answers, Asked, OpenAiStub, a_completion, running_stub
+from tests.openai_stub import Answers, Asked, Item, OpenAiStub, a_completion, running_stub
 
 MOVED = "I moved to Oslo with my cat."
 FACT = "Ann moved to Oslo with her cat."
@@ -48,6 +49,18 @@ async def test_a_chunk_becomes_facts_and_every_token_is_counted(stub: OpenAiStub
     assert asked.headers["authorization"] == "Bearer sk-Xylophon"
     assert asked.body["model"] == "some-model"
     assert asked.body["response_format"]["type"] == "json_schema"
+
+
+async def test_an_answer_that_is_none_is_asked_for_again_and_what_it_says_it_took_is_counted(
+    stub: OpenAiStub,
+) -> None:
+    broken_off = a_completion("{", finish_reason="error")
+    answers: list[Item | str] = [{**a_completion(None), "choices": []}, facts(FACT), broken_off, facts(FACT)]
+    stub.chat = lambda _: answers.pop(0)
+    async with asking(stub) as model:
+        usages = [(await model.extract_facts(CHUNK)).usage for _ in range(2)]
+
+    assert [replace(usage, latency_ms=0) for usage in usages] == [Usage(1, 200, 80, 40, 2 * COST_NANO)] * 2
 
 
 async def test_the_instruction_never_varies_and_what_was_said_is_data(stub: OpenAiStub) -> None:

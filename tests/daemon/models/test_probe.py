@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from daemon.models.chat_model import EndpointLanguageModel
 from daemon.models.chat_requests import JsonMode
 from projections.ports import FactsRead, ModelUnavailable
 from tests.daemon.models.asking import a_chunk, asking, echo, refusing
@@ -113,6 +114,28 @@ async def test_a_model_that_writes_no_json_is_asked_in_text_and_it_is_said(stub:
     assert [mode for mode, _ in result.refused] == MODES
     assert all("Blue" not in why for _, why in result.refused)
     assert model.mode == "text"
+
+
+async def test_a_mode_that_was_found_while_no_answer_was_right_is_not_kept(stub: OpenAiStub) -> None:
+    well = stub.chat
+    async with asking(stub, "auto") as model:
+        stub.chat = lambda _: "Sorry?"
+        ill = await model.probe()
+        stub.chat = well
+        probes_at_once = await probes_of(stub, model)
+        model._probe_again_at = 0.0  # some minutes later
+        probes_later = [await probes_of(stub, model) for _ in range(2)]
+
+    assert (ill.works, ill.mode) == (False, JsonMode.TEXT)
+    assert (probes_at_once, probes_later) == (0, [1, 0])
+    assert model.mode == JsonMode.JSON_SCHEMA
+
+
+async def probes_of(stub: OpenAiStub, model: EndpointLanguageModel) -> int:
+    """How many probes go out with a question."""
+    asked = len(stub.asked)
+    await model.extract_facts(CHUNK)
+    return sum(map(is_probe, stub.asked[asked:]))
 
 
 async def test_an_endpoint_that_is_away_is_probed_again_at_the_next_call(stub: OpenAiStub) -> None:

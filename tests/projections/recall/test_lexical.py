@@ -279,9 +279,12 @@ def test_what_most_rows_hold_is_scored_the_same_to_the_last_bit_however_often_it
 def test_what_most_rows_hold_is_scored_anew_after_a_change_and_old_hits_stay() -> None:
     rows = many_rows(5_000)
     index = built(rows)
-    size_bytes = index.size_bytes
+    sizes = [index.size_bytes]
+    for _ in range(2):
+        index.hits(["jon", "w3"])
+        sizes.append(index.size_bytes)
     hits = index.hits(["jon", "w3"])
-    before, grown_bytes = hits.add_up(5_000).tobytes(), index.size_bytes
+    before = hits.add_up(5_000).tobytes()
     index.remove(17)
     index.add(17, ["jon"] * 9)
     fresh = built(rows | {17: ["jon"] * 9})
@@ -289,4 +292,5 @@ def test_what_most_rows_hold_is_scored_anew_after_a_change_and_old_hits_stay() -
 
     assert after == [fresh.scores(["jon", "w3"], 5_000).tobytes()] * 3
     assert hits.add_up(5_000).tobytes() == before != after[0]
-    assert grown_bytes == size_bytes + 8 * 5_000
+    # Not for the first question: the next one may come after another change.
+    assert [size - sizes[0] for size in sizes] == [0, 0, 8 * 5_000]

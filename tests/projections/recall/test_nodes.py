@@ -11,7 +11,7 @@ from events.time import Instant
 from projections.recall.nodes import NodeKind, NodeSet, SearchNode, format_date, indexed_text
 from projections.recall.slab import VectorRefused
 from projections.recall.tokens import query_terms
-from projections.texts import TurnsText, WrittenText
+from projections.texts import TurnsText, WrittenText, name_text
 from tests.builders import MONDAY, an_id
 from tests.projections.recall.made_nodes import a_chunk, a_fact, links, make_group, session_of
 
@@ -236,7 +236,7 @@ def test_a_group_is_never_wanted_a_vector_and_has_the_normalised_sum_of_its_memb
     assert nodes.cosines(np.array([0, 0, 1], np.float32))[row] == 0
 
 
-def test_texts_of_nodes_without_vectors_are_told_without_reading_the_nodes() -> None:
+def test_texts_of_nodes_without_vectors_are_named_without_reading_the_nodes() -> None:
     nodes = NodeSet()
     for name in ("f", "g", "h"):
         nodes.add(a_fact(name), name)
@@ -248,7 +248,7 @@ def test_texts_of_nodes_without_vectors_are_told_without_reading_the_nodes() -> 
 
     assert ids == [node.id for node in wanted]
     assert set(ids) == {an_id("c"), an_id("f"), an_id("g")}
-    assert nodes.texts([*ids, an_id("nobody")]) == {node.id: node.ref for node in wanted}
+    assert nodes.name_texts([*ids, an_id("nobody")]) == {node.id: name_text(node.ref) for node in wanted}
 
 
 def test_a_groups_vector_does_not_depend_on_when_those_of_its_members_came() -> None:
