@@ -17,9 +17,9 @@ import anyio
 from daemon.building.extractions import Extraction, preview_extraction
 from daemon.building.work import hash_request
 from daemon.bus.subjects import encode_token
+from daemon.chat.prompts import INSTRUCTIONS
 from daemon.erasure.receipts import SessionUnknown
 from daemon.memories import Memories
-from daemon.models.prompts import INSTRUCTIONS
 from daemon.texts import read_texts
 from daemon.untrusted import Params
 from events.envelope import NewEvent, Reference

@@ -1,1 +1,1 @@
-"""Models at an endpoint, and the choice among all embedders."""
+"""Transport to models at an endpoint, embedders there, the choice among all models, their budget and prices."""

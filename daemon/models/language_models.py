@@ -11,8 +11,8 @@ from daemon.offline.language_model import OfflineLanguageModel
 from projections.ports import LanguageModel
 
 if TYPE_CHECKING:
+    from daemon.chat.model import EndpointLanguageModel
     from daemon.config import Config
-    from daemon.models.chat_model import EndpointLanguageModel
     from daemon.models.endpoint import Endpoint
 
 
@@ -30,8 +30,8 @@ def make_chat_model(config: Config, report: Report = quiet) -> ChatModel | None:
     if not models.asks_endpoint:
         return None
     # Imported for those who ask an endpoint: others need not wait for it.
-    from daemon.models.chat import make_easy_call
-    from daemon.models.chat_model import EndpointLanguageModel
+    from daemon.chat.calls import make_easy_call
+    from daemon.chat.model import EndpointLanguageModel
     from daemon.models.endpoint import Endpoint, EndpointKeys
 
     endpoint = Endpoint(

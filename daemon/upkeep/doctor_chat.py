@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 import anyio
 
+from daemon.chat.probe import ProbeResult
 from daemon.config import Config, hide_password
 from daemon.models.language_models import ChatModel, close_chat_model, make_chat_model
 from daemon.models.prices import Prices
-from daemon.models.probe import ProbeResult
 from daemon.upkeep.findings import Finding
 from projections.ports import ModelFailed, ModelUnavailable
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import anyio
 
-from daemon.models.chat_answers import read_chat
+from daemon.chat.answers import read_chat
 from daemon.models.endpoint import Endpoint, EndpointKeys, Patience
 from tests.benchmarks.measuring import Figure, Row, Watch, ms, percentile, sized, us
 from tests.benchmarks.samples import Speech

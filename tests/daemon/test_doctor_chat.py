@@ -8,12 +8,12 @@ from importlib.util import find_spec
 import pytest
 
 from daemon.bus.embedded_bus import LOOPBACK, free_port
+from daemon.chat.probe import ProbeResult
+from daemon.chat.requests import JsonMode
 from daemon.config import Config
 from daemon.config_models import OPENAI_URL, Models
-from daemon.models.chat_requests import JsonMode
 from daemon.models.language_models import ChatModel
 from daemon.models.prices import Price
-from daemon.models.probe import ProbeResult
 from daemon.upkeep.doctor_chat import examine_chat, examine_transport, find_missing, try_chat_model
 from daemon.upkeep.findings import Finding
 from tests.stub_models.process import running_stub_process

@@ -38,7 +38,7 @@ async def test_a_chat_model_is_asked_as_it_is_configured() -> None:
 
 
 def test_a_start_without_an_endpoint_does_not_pay_for_one() -> None:
-    heavy = ("openai", "httpx", "httpx2", "aiohttp", "daemon.models.chat_model")
+    heavy = ("openai", "httpx", "httpx2", "aiohttp", "daemon.chat.model")
     code = f"import sys, daemon.app; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
 

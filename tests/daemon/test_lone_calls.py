@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from daemon.building.worker import Worker
-from daemon.models.chat import make_easy_call
-from daemon.models.chat_model import EndpointLanguageModel
+from daemon.chat.calls import make_easy_call
+from daemon.chat.model import EndpointLanguageModel
 from daemon.models.circuit import FAILURES_MAX, OPEN_MAX_S, Circuit
 from daemon.models.embedding import EndpointEmbedder
 from daemon.models.endpoint import TRIES_MAX, CallFailed, Endpoint, EndpointKeys, EndpointUnavailable, Patience

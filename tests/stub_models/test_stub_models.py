@@ -12,7 +12,7 @@ import pytest
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletion
 
-from daemon.models.prompts import Prompt, extraction_prompt, mending_prompt, merge_prompt, summary_prompt
+from daemon.chat.prompts import Prompt, extraction_prompt, mending_prompt, merge_prompt, summary_prompt
 from projections.ports import ChunkText, IntervalText, MemberText, TurnText
 from tests.builders import MONDAY
 from tests.stub_models.faults import CATALOGUE, Fault, Faults, FaultUnknown, parse_faults

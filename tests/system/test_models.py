@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from daemon.models.prompts import INSTRUCTIONS
+from daemon.chat.prompts import INSTRUCTIONS
 from events.memory import ParkReason, Task
 from tests.system.model_faults import CHUNKS, WORDS, Case, Ends, Group, Outcome, live_through
 

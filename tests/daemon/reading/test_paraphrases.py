@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from daemon.models.fact_answers import AnswerInvalid
-from daemon.models.text_answers import read_merged, read_summary
+from daemon.chat.fact_answers import AnswerInvalid
+from daemon.chat.text_answers import read_merged, read_summary
 from daemon.reading import coverage, kept
 from daemon.reading.pasted import without_pasted
 from events.time import from_datetime

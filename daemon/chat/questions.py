@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar
 import anyio
 import anyio.to_thread
 
-from daemon.models.fact_answers import join_facts, read_facts
-from daemon.models.prompts import Prompt, extraction_prompt, merge_prompt, summary_prompt
-from daemon.models.repairing import NotAnswered, ask_until_usable
-from daemon.models.splitting import (
+from daemon.chat.fact_answers import join_facts, read_facts
+from daemon.chat.prompts import Prompt, extraction_prompt, merge_prompt, summary_prompt
+from daemon.chat.repairing import NotAnswered, ask_until_usable
+from daemon.chat.splitting import (
     DEPTH_MAX,
     bytes_of,
     characters_of,
@@ -26,7 +26,7 @@ from daemon.models.splitting import (
     split_chunk,
     split_interval,
 )
-from daemon.models.text_answers import SUMMARY_CHARS_MAX, read_merged, read_summary
+from daemon.chat.text_answers import SUMMARY_CHARS_MAX, read_merged, read_summary
 from daemon.reading import coverage, kept, small_chunks, times
 from daemon.reading.recalled import MACHINE_ROLES
 from events.memory import ExtractedFact, Usage
@@ -41,8 +41,8 @@ from projections.ports import (
 )
 
 if TYPE_CHECKING:
-    from daemon.models.chat import Spending
-    from daemon.models.chat_answers import ChatAnswer
+    from daemon.chat.answers import ChatAnswer
+    from daemon.chat.calls import Spending
 
 # Of a chunk this much is asked at once, in UTF-8: with instruction and answer it fits into 4,096 tokens, which
 # some servers have for a context; and of longer texts models leave out more. What has more is halved unasked.

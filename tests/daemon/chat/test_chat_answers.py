@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from daemon.models.chat_answers import ChatAnswer, Ending, clean_text, read_chat, strip_thoughts
+from daemon.chat.answers import ChatAnswer, Ending, clean_text, read_chat, strip_thoughts
 from daemon.models.failures import AnswerRefused
 from tests.openai_stub import a_completion
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
-from daemon.models.chat_answers import clean_text
-from daemon.models.json_text import JsonUnusable, read_all_json, read_json
+from daemon.chat.answers import clean_text
+from daemon.chat.json_text import JsonUnusable, read_all_json, read_json
 from daemon.reading import times
 from events.memory import ExtractedFact, FactRole, Mention, StateOf
 from projections.ports import ChunkText

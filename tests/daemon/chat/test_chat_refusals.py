@@ -8,12 +8,12 @@ from itertools import count
 import anyio
 import pytest
 
-from daemon.models.chat import CALLS_MAX
-from daemon.models.chat_model import READ_BYTES_MAX
-from daemon.models.questions import CHUNK_BYTES_MAX
+from daemon.chat.calls import CALLS_MAX
+from daemon.chat.model import READ_BYTES_MAX
+from daemon.chat.questions import CHUNK_BYTES_MAX
 from events.memory import ParkReason, Usage
 from projections.ports import ModelFailed, ModelUnavailable
-from tests.daemon.models.asking import (
+from tests.daemon.chat.asking import (
     COST_NANO,
     a_chunk,
     asking,

@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from daemon.models.prompts import INSTRUCTIONS
-from daemon.models.text_answers import SUMMARY_CHARS_MAX
+from daemon.chat.prompts import INSTRUCTIONS
+from daemon.chat.text_answers import SUMMARY_CHARS_MAX
 from events.memory import ParkReason, Task, Usage
 from projections.ports import AnswerUnusable, IntervalText, MemberText, TextWritten
-from tests.daemon.models.asking import (
+from tests.daemon.chat.asking import (
     COST_NANO,
     asking,
     at,

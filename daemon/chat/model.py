@@ -1,7 +1,7 @@
 """`models.chat_model`: any OpenAI-compatible server reads chunks, writes summaries and merges.
 
 Nothing that it answers is believed unchecked. What it answers wrongly is asked again, then in parts, then given up
-with its reason; `chat.CALLS_MAX` bounds how many calls that takes.
+with its reason; `calls.CALLS_MAX` bounds how many calls that takes.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from daemon.models.chat import CALLS_MAX, Chat, Spending
-from daemon.models.chat_requests import TEMPERATURE, JsonMode
+from daemon.chat.calls import CALLS_MAX, Chat, Spending
+from daemon.chat.flights import Flight
+from daemon.chat.probe import ProbeResult, probe
+from daemon.chat.prompts import FACTS_SCHEMA, INSTRUCTIONS, Prompt
+from daemon.chat.questions import CHUNK_BYTES_MAX, INTERVAL_BYTES_MAX, Questions
+from daemon.chat.requests import TEMPERATURE, JsonMode
+from daemon.chat.splitting import bytes_of
 from daemon.models.endpoint import Patience
-from daemon.models.flights import Flight
-from daemon.models.probe import ProbeResult, probe
-from daemon.models.prompts import FACTS_SCHEMA, INSTRUCTIONS, Prompt
-from daemon.models.questions import CHUNK_BYTES_MAX, INTERVAL_BYTES_MAX, Questions
-from daemon.models.splitting import bytes_of
 from events.memory import ParkReason, Task
 from projections.ports import (
     AnswerUnusable,
@@ -34,7 +34,7 @@ from projections.ports import (
 )
 
 if TYPE_CHECKING:
-    from daemon.models.chat_answers import ChatAnswer
+    from daemon.chat.answers import ChatAnswer
     from daemon.models.endpoint import Endpoint
     from daemon.models.prices import Prices
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Final, cast
 
-from daemon.models.chat_answers import clean_text
-from daemon.models.fact_answers import AnswerInvalid
-from daemon.models.prompts import MISSING_CHARS_MAX, as_json, day_of
+from daemon.chat.answers import clean_text
+from daemon.chat.fact_answers import AnswerInvalid
+from daemon.chat.prompts import MISSING_CHARS_MAX, as_json, day_of
 from daemon.reading import kept
 from daemon.reading.numbers import normal
 from events.time import to_datetime

@@ -9,7 +9,7 @@ from statistics import mean
 
 import pytest
 
-from daemon.models.prompts import (
+from daemon.chat.prompts import (
     FACTS_SCHEMA,
     INSTRUCTIONS,
     MISSING_MAX,
@@ -22,10 +22,10 @@ from daemon.models.prompts import (
     merge_prompt,
     summary_prompt,
 )
-from daemon.models.questions import CHUNK_BYTES_MAX, INTERVAL_BYTES_MAX
+from daemon.chat.questions import CHUNK_BYTES_MAX, INTERVAL_BYTES_MAX
 from events.memory import FactRole, Task
 from projections.ports import ChunkText, IntervalText, MemberText, TurnText
-from tests.daemon.models.asking import a_chunk, at, members_of
+from tests.daemon.chat.asking import a_chunk, at, members_of
 from tests.quality.locomo import locomo_file
 
 CHARS_PER_TOKEN = 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from daemon.models.splitting import DEPTH_MAX, TEXT_CHARS_MIN, span_of, split_chunk, split_interval, split_text
+from daemon.chat.splitting import DEPTH_MAX, TEXT_CHARS_MIN, span_of, split_chunk, split_interval, split_text
 from projections.ports import ChunkText, IntervalText, MemberText, TurnText
 
 

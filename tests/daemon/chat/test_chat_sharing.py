@@ -9,7 +9,7 @@ import pytest
 
 from events.memory import Task
 from projections.ports import FactsRead
-from tests.daemon.models.asking import (
+from tests.daemon.chat.asking import (
     a_chunk,
     asking,
     facts,

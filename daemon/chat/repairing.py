@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeVar
 
-from daemon.models.chat import PromptTooLong
-from daemon.models.chat_answers import ChatAnswer, Ending
-from daemon.models.fact_answers import AnswerInvalid
-from daemon.models.json_text import JsonCut, JsonUnusable
-from daemon.models.prompts import Prompt, mending_prompt
+from daemon.chat.answers import ChatAnswer, Ending
+from daemon.chat.calls import PromptTooLong
+from daemon.chat.fact_answers import AnswerInvalid
+from daemon.chat.json_text import JsonCut, JsonUnusable
+from daemon.chat.prompts import Prompt, mending_prompt
 from events.memory import ParkReason
 
 T = TypeVar("T")

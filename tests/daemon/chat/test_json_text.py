@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from daemon.models.json_text import CHARS_MAX, DEPTH_MAX, JsonCut, JsonUnusable, read_json
+from daemon.chat.json_text import CHARS_MAX, DEPTH_MAX, JsonCut, JsonUnusable, read_json
 
 FACTS = {"facts": [{"text": 'Ann\'s cat is "Tom".\nYes.', "turns": [1]}]}
 WRITTEN = json.dumps(FACTS)

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from daemon.models.prompts import INSTRUCTIONS
+from daemon.chat.prompts import INSTRUCTIONS
 from events.memory import ParkReason, Task, Usage
 from projections.ports import FactsRead, ModelFailed
-from tests.daemon.models.asking import (
+from tests.daemon.chat.asking import (
     COST_NANO,
     a_chunk,
     asking,

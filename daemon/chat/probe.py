@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, cast
 
-from daemon.models.chat import Chat, PromptTooLong, Spending
-from daemon.models.chat_answers import ChatAnswer, Ending
-from daemon.models.chat_requests import JsonMode
-from daemon.models.json_text import JsonUnusable, read_json
-from daemon.models.prompts import Prompt, Schema
+from daemon.chat.answers import ChatAnswer, Ending
+from daemon.chat.calls import Chat, PromptTooLong, Spending
+from daemon.chat.json_text import JsonUnusable, read_json
+from daemon.chat.prompts import Prompt, Schema
+from daemon.chat.requests import JsonMode
 from events.memory import Task
 from projections.ports import AnswerUnusable, ModelFailed
 

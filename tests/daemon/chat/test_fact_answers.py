@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from daemon.models.fact_answers import FACT_CHARS_MAX, FACTS_PER_TURN_MAX, AnswerInvalid, join_facts, read_facts
-from daemon.models.json_text import JsonCut, JsonUnusable
+from daemon.chat.fact_answers import FACT_CHARS_MAX, FACTS_PER_TURN_MAX, AnswerInvalid, join_facts, read_facts
+from daemon.chat.json_text import JsonCut, JsonUnusable
 from events.memory import ExtractedFact, FactRole, Mention, StateOf
 from events.time import Instant, from_datetime
 from projections.ports import ChunkText, TurnText

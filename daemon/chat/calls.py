@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from daemon.models.chat_answers import ChatAnswer, Ending, read_chat
-from daemon.models.chat_requests import JsonMode, Parameters, build_body
+from daemon.chat.answers import ChatAnswer, Ending, read_chat
+from daemon.chat.requests import JsonMode, Parameters, build_body
 from daemon.models.endpoint import EasyCall
 from daemon.models.failures import AnswerRefused, CallFailed, EndpointUnavailable, RequestRefused
 from daemon.models.limiter import PRIORITY
@@ -18,9 +18,9 @@ from events.memory import ParkReason, Usage
 from projections.ports import AnswerUnusable, ModelFailed, ModelUnavailable
 
 if TYPE_CHECKING:
+    from daemon.chat.prompts import Prompt
     from daemon.models.endpoint import Endpoint, Patience
     from daemon.models.prices import Prices
-    from daemon.models.prompts import Prompt
 
 PATH: Final = "/chat/completions"
 # Each refusal takes something away: the four modes, two names for the limit, its height, the temperature.

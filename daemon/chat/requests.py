@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from daemon.models.prompts import Prompt, Schema
+from daemon.chat.prompts import Prompt, Schema
 
 # The same question should have the same answer, as far as a server can.
 TEMPERATURE: Final = 0

@@ -13,7 +13,7 @@ import pytest
 
 from events.memory import ParkReason
 from projections.ports import AnswerUnusable, FactsRead, ModelFailed, ModelUnavailable
-from tests.daemon.models.asking import a_chunk, asking, facts, is_repair, question_of
+from tests.daemon.chat.asking import a_chunk, asking, facts, is_repair, question_of
 from tests.openai_stub import Answers, Asked, Item, OpenAiStub, a_completion, running_stub
 
 FACT = "Ann moved to Oslo with her cat."
@@ -225,7 +225,7 @@ async def test_a_limit_that_is_too_high_is_lowered_and_not_left_out(stub: OpenAi
 
 
 def test_the_schema_is_one_that_strict_modes_take() -> None:
-    from daemon.models.prompts import FACTS_SCHEMA
+    from daemon.chat.prompts import FACTS_SCHEMA
 
     def check(node: dict[str, Any], depth: int) -> None:
         assert node.keys() <= STRICT_KEYWORDS

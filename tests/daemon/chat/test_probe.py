@@ -9,10 +9,10 @@ from typing import Any
 import anyio
 import pytest
 
-from daemon.models.chat_model import EndpointLanguageModel
-from daemon.models.chat_requests import JsonMode
+from daemon.chat.model import EndpointLanguageModel
+from daemon.chat.requests import JsonMode
 from projections.ports import FactsRead, ModelUnavailable
-from tests.daemon.models.asking import a_chunk, asking, echo, refusing
+from tests.daemon.chat.asking import a_chunk, asking, echo, refusing
 from tests.openai_stub import Answers, Asked, Fault, OpenAiStub, a_completion, running_stub
 from tests.waiting import wait_until
 
@@ -210,7 +210,7 @@ async def test_a_probe_learns_the_other_parameters_too(stub: OpenAiStub) -> None
 
 
 async def test_texts_need_no_probe(stub: OpenAiStub) -> None:
-    from tests.daemon.models.asking import members_of
+    from tests.daemon.chat.asking import members_of
 
     stub.chat = lambda _: "Ann moved to Oslo and likes it."
     async with asking(stub, "auto") as model:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from daemon.models.chat_model import EndpointLanguageModel
+from daemon.chat.model import EndpointLanguageModel
 from daemon.models.endpoint import Endpoint, EndpointKeys
 from daemon.models.prices import Price, Prices
 from events.memory import ParkReason

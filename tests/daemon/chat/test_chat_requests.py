@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from daemon.models.chat import REFUSALS_MAX
-from daemon.models.chat_requests import JsonMode, Parameters, build_body
-from daemon.models.prompts import FACTS_SCHEMA, Prompt
+from daemon.chat.calls import REFUSALS_MAX
+from daemon.chat.prompts import FACTS_SCHEMA, Prompt
+from daemon.chat.requests import JsonMode, Parameters, build_body
 from events.memory import Task
 
 PROMPT = Prompt(Task.EXTRACT, (("system", "be"), ("user", "ask")), 500, FACTS_SCHEMA)
