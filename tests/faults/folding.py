@@ -19,8 +19,19 @@ from events.log import LogReader
 from memforest import AsyncClient
 from projections.digests import MemoryDigest
 
-# Whatever could answer in a model's place.
-MODELS = ("daemon.offline", "daemon.models", "daemon.building.worker", "openai", "httpx")
+# Whatever could ask a model, or answer in its place.
+MODELS = (
+    "daemon.building.engine",
+    "daemon.building.worker",
+    "daemon.chat",
+    "daemon.models.client",
+    "daemon.models.embed",
+    "daemon.models.endpoint",
+    "daemon.models.language_models",
+    "daemon.offline",
+    "httpx",
+    "openai",
+)
 
 
 async def fold(folder: Path, socket: Path) -> list[UserVerdict]:
