@@ -87,7 +87,15 @@ async def test_every_route_answers_as_the_document_says(daemon: DaemonProcess) -
         await caller.call("POST", "/v1/users/{user_id}/sessions/{session_id}/close", session)
         await until_built(native, USER)
 
-        for path in ("/healthz", "/readyz", "/metrics", "/v1/status", "/v1/users", "/v1/dead_letters"):
+        for path in (
+            "/healthz",
+            "/readyz",
+            "/metrics",
+            "/v1/status",
+            "/v1/users",
+            "/v1/dead_letters",
+            "/v1/parked",
+        ):
             assert (await caller.call("GET", path)).status == 200, path
         await caller.call("GET", "/v1/status", query=f"?user_id={quote(USER)}")
         for part in ("sessions", "facts", "trees", "units", "digest"):
@@ -115,6 +123,8 @@ async def test_every_route_answers_as_the_document_says(daemon: DaemonProcess) -
         )
         for verb, path in (("GET", ""), ("POST", "/retry"), ("DELETE", "")):
             assert (await caller.call(verb, "/v1/dead_letters/{id}" + path, {"id": "7"})).status == 404
+        assert (await caller.call("GET", "/v1/users/{user_id}/parked/{id}", {**user, "id": "7"})).status == 404
+        assert (await caller.call("POST", "/v1/parked/retry", body={"user_id": USER})).json == {"resumed": 0}
         other = {**user, "session_id": "s2"}
         await caller.call("DELETE", "/v1/users/{user_id}/sessions/{session_id}", other, query="?dry_run=true")
         await caller.call("DELETE", "/v1/users/{user_id}/sessions/{session_id}", other)
