@@ -38,7 +38,7 @@ class Flight(Generic[T]):
         out = self._out = _Out[T]()
         try:
             out.answer = await ask()
-        except Exception as error:
+        except Exception as error:  # those who wait for the same answer hear of it, too
             out.failure = error
             raise
         finally:

@@ -112,7 +112,7 @@ class Client:
             try:
                 # A redirect would send what people said to another server than the configured one.
                 return await http.send(request, stream=True, follow_redirects=False)
-            except Exception as error:
+            except Exception as error:  # two transports raise their own; what is not a broken connection goes on
                 is_broken = any(type(each).__name__ in _BROKEN for each in walk_causes(error))
                 if not (may_be_stale and is_broken and anyio.current_time() - sent_at < STALE_S):
                     raise

@@ -28,19 +28,13 @@ from daemon.models.embedding import (
 )
 from daemon.models.endpoint import Patience
 from projections.ports import EmbedderUnavailable, TextRefused
-from tests.openai_stub import Answers, Asked, Drips, Fault, Hangs, Mangles, OpenAiStub, Resets, running_stub
+from tests.openai_stub import Answers, Asked, Drips, Fault, Hangs, Mangles, OpenAiStub, Resets
 from tests.waiting import wait_until
 
 KEY = "sk-Xylophon"
 QUICK = Patience(attempt_s=2.0, call_s=4.0)
 BRIEF = Patience(attempt_s=2.0, call_s=0.5)
 SHORT = Patience(attempt_s=0.2, call_s=0.5)
-
-
-@pytest.fixture
-async def stub() -> AsyncGenerator[OpenAiStub]:
-    async with running_stub() as stub:
-        yield stub
 
 
 @asynccontextmanager

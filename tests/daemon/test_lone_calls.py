@@ -24,7 +24,7 @@ from events.reading import read_user
 from projections.ports import EmbedderUnavailable, TextRefused
 from tests.builders import ManualClock
 from tests.daemon.parts_in_use import ALICE, QUICK, build_parts, running, running_forgetter
-from tests.openai_stub import Answers, Asked, Fault, Mangles, OpenAiStub, running_stub
+from tests.openai_stub import Answers, Asked, Fault, Mangles, OpenAiStub
 from tests.waiting import wait_until
 
 PATH = "/chat/completions"
@@ -32,12 +32,6 @@ KEYS = EndpointKeys("models.chat_url", "models.chat_model")
 SOON = Patience(0.5, 2.0)
 POISON = "Quetzaltenango"
 BROKEN = Answers(500, body=b"")
-
-
-@pytest.fixture
-async def stub() -> AsyncGenerator[OpenAiStub]:
-    async with running_stub() as stub:
-        yield stub
 
 
 @asynccontextmanager

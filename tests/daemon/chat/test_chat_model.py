@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 import pytest
@@ -22,17 +21,11 @@ from tests.daemon.chat.asking import (
     question_of,
     reason_of,
 )
-from tests.openai_stub import Answers, Asked, Item, OpenAiStub, a_completion, running_stub
+from tests.openai_stub import Answers, Asked, Item, OpenAiStub, a_completion
 
 MOVED = "I moved to Oslo with my cat."
 FACT = "Ann moved to Oslo with her cat."
 CHUNK = a_chunk(MOVED, "Great, tell me about the cat and the flat!", previous="Where do you live?")
-
-
-@pytest.fixture
-async def stub() -> AsyncGenerator[OpenAiStub]:
-    async with running_stub() as stub:
-        yield stub
 
 
 async def test_a_chunk_becomes_facts_and_every_token_is_counted(stub: OpenAiStub) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from itertools import count
 
 import anyio
@@ -24,18 +23,12 @@ from tests.daemon.chat.asking import (
     refusing,
     turn_texts,
 )
-from tests.openai_stub import Answers, OpenAiStub, Resets, a_completion, running_stub
+from tests.openai_stub import Answers, OpenAiStub, Resets, a_completion
 from tests.waiting import wait_until
 
 MOVED = "I moved to Oslo with my cat."
 FACT = "Ann moved to Oslo with her cat."
 CHUNK = a_chunk(MOVED, "Great, tell me about the cat and the flat!", previous="Where do you live?")
-
-
-@pytest.fixture
-async def stub() -> AsyncGenerator[OpenAiStub]:
-    async with running_stub() as stub:
-        yield stub
 
 
 @pytest.mark.parametrize(

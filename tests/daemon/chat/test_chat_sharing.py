@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-
 import anyio
-import pytest
 
 from events.memory import Task
 from projections.ports import FactsRead
@@ -14,18 +11,12 @@ from tests.daemon.chat.asking import (
     asking,
     facts,
 )
-from tests.openai_stub import OpenAiStub, running_stub
+from tests.openai_stub import OpenAiStub
 from tests.waiting import wait_until
 
 MOVED = "I moved to Oslo with my cat."
 FACT = "Ann moved to Oslo with her cat."
 CHUNK = a_chunk(MOVED, "Great, tell me about the cat and the flat!", previous="Where do you live?")
-
-
-@pytest.fixture
-async def stub() -> AsyncGenerator[OpenAiStub]:
-    async with running_stub() as stub:
-        yield stub
 
 
 async def test_two_people_who_say_the_same_at_the_same_time_share_no_answer(stub: OpenAiStub) -> None:

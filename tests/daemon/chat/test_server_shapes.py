@@ -6,7 +6,6 @@ Their words are from their documentation and issue trackers (deploy/MODELS.md).
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 import pytest
@@ -14,19 +13,13 @@ import pytest
 from events.memory import ParkReason
 from projections.ports import AnswerUnusable, FactsRead, ModelFailed, ModelUnavailable
 from tests.daemon.chat.asking import a_chunk, asking, facts, is_repair, question_of
-from tests.openai_stub import Answers, Asked, Item, OpenAiStub, a_completion, running_stub
+from tests.openai_stub import Answers, Asked, Item, OpenAiStub, a_completion
 
 FACT = "Ann moved to Oslo with her cat."
 ANSWER = facts(FACT)
 CHUNK = a_chunk("I moved to Oslo with my cat.", "Great, tell me about the cat and the flat!")
 # OpenAI, "Structured outputs": what a strict schema may consist of.
 STRICT_KEYWORDS: Final = {"type", "properties", "required", "additionalProperties", "items", "enum"}
-
-
-@pytest.fixture
-async def stub() -> AsyncGenerator[OpenAiStub]:
-    async with running_stub() as stub:
-        yield stub
 
 
 def message(**fields: object) -> Item:

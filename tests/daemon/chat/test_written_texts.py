@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
 
 import pytest
 
@@ -20,7 +19,7 @@ from tests.daemon.chat.asking import (
     question_of,
     refuse_longer_than,
 )
-from tests.openai_stub import OpenAiStub, a_completion, running_stub
+from tests.openai_stub import OpenAiStub, a_completion
 
 CHILDREN = members_of(
     "Ann lived in Bergen with 2 cats and worked at the harbour for many years.",
@@ -29,12 +28,6 @@ CHILDREN = members_of(
 INTERVAL = IntervalText("Ann", CHILDREN)
 SUMMARY = "Ann lived in Bergen, then in Oslo without her 2 cats."
 MERGED = "Ann lived in Bergen with 2 cats, then moved to Oslo and did not take them along."
-
-
-@pytest.fixture
-async def stub() -> AsyncGenerator[OpenAiStub]:
-    async with running_stub() as stub:
-        yield stub
 
 
 async def summary_of(stub: OpenAiStub, interval: IntervalText = INTERVAL) -> TextWritten:
