@@ -136,6 +136,7 @@ def _parts(app: App) -> dict[str, Callable[[], Coroutine[object, object, None]]]
         "ingest": app.ingest.run,
         "disk": app.disk.run,
         "extraction": app.extraction.run,
+        "tree vectors": app.tree_vectors.run,
         "watchdog": lambda: feed_watchdog(app.log.answer),
     }
     for each in app.readings:

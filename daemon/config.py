@@ -16,6 +16,7 @@ from daemon.config_values import ConfigInvalid, build_sections, parse_listen
 from daemon.models.prices import Price, read_prices
 from events.errors import InvalidInput
 from projections.eventtree.parameters import EventTreeParameters
+from projections.facts.scene_planning import FACTS_MAX
 from projections.memory import MemoryParameters
 from projections.memtree.shape import TreeShape
 from projections.recall.agpr import (
@@ -77,9 +78,13 @@ class Log:
 class MemTree:
     """Paper B; the README says which symbol each is."""
 
+    preset: str = "default"
     chunk_turns: int = 2
     branching: int = 10
     concatenation_max: int = 800
+    scene_facts_max: int = FACTS_MAX
+    second_scene: bool = True
+    judge: bool = False
     idle_s: float = 30.0
     refresh_age_s: float = 600.0
 
@@ -153,9 +158,17 @@ class Config:
         return Path(self.bus.credentials).expanduser() if self.bus.credentials else None
 
     @property
+    def memtree_in_force(self) -> MemTree:
+        """`[memtree]`, with preset "paper" as the paper and its code have it (algorithms.md 1)."""
+        if self.memtree.preset != "paper":
+            return self.memtree
+        paper = MemTree(concatenation_max=0, judge=True)
+        return replace(paper, preset="paper", idle_s=self.memtree.idle_s, refresh_age_s=self.memtree.refresh_age_s)
+
+    @property
     def memory_parameters(self) -> MemoryParameters:
         """What the fold depends on, and how its nodes are searched."""
-        tree, search = self.memtree, self.search
+        tree, search = self.memtree_in_force, self.search
         options = SearchOptions(search.map_from_mb, self.data_dir, search.graph_from_nodes)
         return MemoryParameters(
             tree.chunk_turns, TreeShape(tree.branching), tree.concatenation_max, search=options
@@ -222,6 +235,8 @@ def effective_values(config: Config) -> dict[str, object]:
         value = getattr(getattr(config, section), key)
         if section == "agpr" and key != "preset":
             value = getattr(ranking, key)
+        if section == "memtree":
+            value = getattr(config.memtree_in_force, key)
         if name.endswith("api_key") and value:
             value = "(set)"
         values[name] = hide_password(value) if name.endswith("url") else value
@@ -251,6 +266,8 @@ def _check(config: Config) -> None:
         (log.format in ("auto", "console", "json"), "log.format is auto, console or json"),
         (1 <= config.memtree.chunk_turns <= 64, "memtree.chunk_turns must be from 1 to 64"),
         (3 <= config.memtree.branching <= 1000, "memtree.branching must be from 3 to 1000"),
+        (config.memtree.preset in ("default", "paper"), 'memtree.preset is "default" or "paper"'),
+        (2 <= config.memtree.scene_facts_max <= 10_000, "memtree.scene_facts_max must be from 2 to 10000"),
         (config.memtree.concatenation_max >= 0, "memtree.concatenation_max must not be negative"),
         (config.memtree.idle_s > 0, "memtree.idle_s must be above 0"),
         (config.memtree.refresh_age_s > 0, "memtree.refresh_age_s must be above 0"),

@@ -22,6 +22,8 @@ class Held:
     folding: anyio.Lock = field(default_factory=anyio.Lock)
     pins: int = 0
     queued: bool = False
+    # Where the log ended when it was read last, and into which Memory.
+    read_to: tuple[int, Memory] | None = None
     # Up to which user_seq there is a snapshot, and when it grew last (monotonic).
     snapshot_seq: int = 0
     grown_at: float = 0.0

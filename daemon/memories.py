@@ -66,6 +66,10 @@ class Memories:
         self._snapshots = snapshots
         self._snapshot_events = snapshot_events
         self._furnish = furnish
+        # Called with a user whose Memory goes to make room, and with one of whom something was undone, so that
+        # nothing that was made of it is kept beside.
+        self.on_let_go: Callable[[Reference], None] = lambda _: None
+        self.on_undone: Callable[[Reference], None] = lambda _: None
         # What all of them take.
         self.size_bytes = 0
         # Set when Memories have to go that are worth a snapshot first, and whether somebody makes these.
@@ -78,7 +82,9 @@ class Memories:
     @asynccontextmanager
     async def use(self, user: Reference) -> AsyncGenerator[Memory]:
         """The Memory of a user, pinned while in use. Folds it first when it is not here yet."""
-        held = self._held.setdefault(user, Held())
+        held = self._held.get(user)
+        if held is None:
+            held = self._held[user] = Held()
         self._held.move_to_end(user)
         held.pins += 1
         try:
@@ -133,6 +139,7 @@ class Memories:
 
     def hide(self, user: Reference, session: Reference) -> None:
         """Show nothing of a session from this moment on. Call it once its SessionForgotten is durable."""
+        self.on_undone(user)
         held = self._held.get(user)
         if held is not None:  # a Memory that is not here learns it from the log
             held.hidden.add(session)
@@ -141,6 +148,7 @@ class Memories:
 
     def hide_turn(self, user: Reference, turn: Reference) -> None:
         """Show nothing of a turn from this moment on. Call it once its TurnRetracted is durable."""
+        self.on_undone(user)
         held = self._held.get(user)
         if held is not None:
             held.hidden_turns.add(turn)
@@ -148,6 +156,7 @@ class Memories:
 
     def hide_user(self, user: Reference) -> None:
         """Show nothing of a user from this moment on. Call it once its UserForgotten is durable."""
+        self.on_undone(user)
         held = self._held.get(user)
         if held is not None:
             held.hidden_whole = True
@@ -225,7 +234,7 @@ class Memories:
             memory = held.memory or await self._begin(user, held)
             # Also after the first fold: `follow` passes over a user until its Memory is here.
             begun = 0
-            while not await self._fold_on(memory) or (memory.needs_rebuild and not begun):
+            while not await self._fold_on(memory, held) or (memory.needs_rebuild and not begun):
                 memory = await self._begin(user, held)
                 begun += 1
             if memory is not seen and self._furnish is not None:
@@ -254,11 +263,14 @@ class Memories:
                 memory = await fold_from_nothing(self.log, user, self.parameters, begun=held.begun)
         except LogDamaged as error:
             held.memory = None  # it may hold half an event
+            self.on_undone(user)
             held.broken, held.broken_at = error, time.monotonic()
             raise
         held.broken = None
         if self._furnish is not None:
             await self._furnish(memory)
+        if held.memory is not None:
+            self.on_undone(user)
         held.show(memory)
         return memory
 
@@ -272,12 +284,17 @@ class Memories:
             held.snapshot_seq = memory.user_seq
         return memory
 
-    async def _fold_on(self, memory: Memory) -> bool:
+    async def _fold_on(self, memory: Memory, held: Held) -> bool:
         """Fold what came since; False when the Memory may hold half an event and must be folded from nothing."""
+        read_to = self.log.head, memory
+        if read_to == held.read_to:
+            return True  # most look again because they cannot know
+        held.read_to = None
         try:
             await fold(self.log, memory)
         except LogDamaged:
             return False  # perhaps of words that were erased before they were folded; if not, it will be raised
+        held.read_to = read_to
         return True
 
     def _tell(self, users: list[Reference] | dict[Reference, None]) -> None:
@@ -318,3 +335,4 @@ class Memories:
         if held is not None and not (held.pins or held.queued or held.folding.locked()):
             del self._held[user]
             self.size_bytes -= held.size_bytes
+            self.on_let_go(user)

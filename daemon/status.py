@@ -33,7 +33,9 @@ from daemon.status_shown import (
     show_budgets,
     show_extraction,
     show_ledger,
+    show_waits,
 )
+from daemon.tree_vectors import TreeVectorFiller
 from daemon.untrusted import Params
 from daemon.vectors import VectorFiller
 from events.errors import StoreUnusable
@@ -81,6 +83,7 @@ class Status:
         vectors: VectorFiller | None = None,
         readings: Sequence[Reading] = (),
         derived: DerivedStore | None = None,
+        tree_vectors: TreeVectorFiller | None = None,
     ) -> None:
         self._version = version
         self._clock = clock
@@ -97,6 +100,7 @@ class Status:
         self._vectors = vectors
         self._readings = readings
         self._derived = derived
+        self._tree_vectors = tree_vectors
 
     async def healthz(self, _: NoParams) -> Alive:
         """That the process answers."""
@@ -104,6 +108,9 @@ class Status:
 
     async def readyz(self, _: NoParams) -> Readiness:
         """Whether everything works: `degraded` has a reason by part. Reading works in both states."""
+        return self._judge(await self._trouble_of_extraction())
+
+    def _judge(self, trouble_of_extraction: str | None) -> Readiness:
         broken = self._memories.count_broken()
         found = {
             "store": self._disk.trouble(),
@@ -113,25 +120,26 @@ class Status:
             "memories": f"{broken} users' events cannot be folded" if broken else None,
             "embedder": self._models.embedder.trouble,
             "language_model": self._trouble_of_chat(),
-            "extraction": await self._trouble_of_extraction(),
+            "extraction": trouble_of_extraction,
         }
         reasons = {part: reason for part, reason in found.items() if reason is not None}
         return Readiness("degraded" if reasons else "ready", reasons)
 
     async def status(self, params: StatusParams) -> DaemonStatus:
         """The state of daemon, bus, log, worker and models; with a user, also the watermark."""
-        watermark = user = None
+        watermark = waits = user = None
         if params.user_id is not None:
             user = self._log.keys.user(params.user_id)
             async with self._memories.use(user) as memory:
                 watermark = await self._answerer.watermark(memory)
+                waits = show_waits(memory, watermark.pending)
         counts = await self._log.read(_count)
         parked = counts.pop("parked")
         models, totals = self._models, await self._models.watch.look()
         return DaemonStatus(
             daemon=self._show_daemon(),
             bus=await self._show_bus(),
-            health=await self.readyz(NoParams()),
+            health=self._judge(models.watch.trouble),
             ingest=IngestShown(self._ingest.paused, self._ingest.ignored),
             subscriptions=[await show_reading(each) for each in self._readings],
             disk=self._show_disk(),
@@ -143,6 +151,7 @@ class Status:
             extraction=show_extraction(totals, models.watch.trouble),
             ledger=show_ledger(totals, models.price_missing),
             watermark=watermark,
+            waits=waits,
         )
 
     def _show_daemon(self) -> DaemonShown:
@@ -167,8 +176,9 @@ class Status:
     def _show_models(self) -> ModelsShown:
         models, embedder = self._models, self._models.embedder
         waiting = self._vectors.count_waiting() if self._vectors is not None else 0
+        of_nodes = self._tree_vectors.count_waiting() if self._tree_vectors is not None else 0
         at = (models.chat(), models.embeddings())
-        return ModelsShown(models.language_model.name, embedder.name, embedder.trouble, waiting, *at)
+        return ModelsShown(models.language_model.name, embedder.name, embedder.trouble, waiting, *at, of_nodes)
 
     def _show_worker(self, parked: int) -> WorkerShown:
         worker, engine = self._worker, self._worker.engine

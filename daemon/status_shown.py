@@ -14,6 +14,7 @@ from daemon.models.endpoint import EndpointState
 from events.envelope import Reference
 from events.memory import Task, Usage
 from events.time import to_iso
+from projections.memory import Memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +137,10 @@ class EndpointShown:
 
 @dataclass(frozen=True, slots=True)
 class ModelsShown:
-    """The models by name; why the embedder does not answer, if so, and how many nodes wait for their vectors.
+    """The models by name; why the embedder does not answer, if so, and how many memories wait for their vectors.
 
-    `chat` and `embeddings` are null for models that run here, without network.
+    `node_vectors_waiting`: nodes of trees with a text that wait for its vector, for which nobody waits. `chat` and
+    `embeddings` are null for models that run here, without network.
     """
 
     language_model: str
@@ -147,6 +149,7 @@ class ModelsShown:
     vectors_waiting: int
     chat: EndpointShown | None = None
     embeddings: EndpointShown | None = None
+    node_vectors_waiting: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +189,22 @@ class ExtractionShown:
 
 @dataclass(frozen=True, slots=True)
 class LedgerShown:
-    """What was spent by task: extract, summarise, merge. `price_missing`: a model whose cost counts as 0."""
+    """What was spent by task: extract, judge, summarise, merge. `price_missing`: a model without a price."""
 
     today: dict[str, SpentShown]
     in_all: dict[str, SpentShown]
     price_missing: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitsShown:
+    """What `pending` of a user counts, by kind; groups are the planned ones."""
+
+    chunks_to_read: int
+    facts_to_admit: int
+    facts_to_route: int
+    nodes_to_summarise: int
+    groups_to_fuse: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +225,18 @@ class DaemonStatus:
     extraction: ExtractionShown
     ledger: LedgerShown
     watermark: Watermark | None = None
+    waits: WaitsShown | None = None
+
+
+def show_waits(memory: Memory, pending: int) -> WaitsShown:
+    """What waits of a Memory, by kind; `pending` in all, of which planned groups are what is not the Memory's."""
+    return WaitsShown(
+        chunks_to_read=len(memory.waiting_chunks),
+        facts_to_admit=len(memory.canon.waiting),
+        facts_to_route=len(memory.placement.scenes.unrouted),
+        nodes_to_summarise=memory.forest.dirty_count(),
+        groups_to_fuse=max(0, pending - memory.pending()),
+    )
 
 
 def show_endpoint(name: str, state: EndpointState, json_mode: str | None = None) -> EndpointShown:

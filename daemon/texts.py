@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from events.envelope import RecordedEvent
@@ -23,7 +23,7 @@ async def read_texts(log: EventLog, refs: Sequence[TextRef]) -> list[str | None]
     return [compose(ref, recorded) for ref in refs]
 
 
-def join_texts(refs: Sequence[TextRef], recorded: dict[int, RecordedEvent]) -> str | None:
+def join_texts(refs: Sequence[TextRef], recorded: Mapping[int, RecordedEvent]) -> str | None:
     """The text of a node that consists of several; None where words were erased meanwhile."""
     texts = [compose(ref, recorded) for ref in refs]
     present = [text for text in texts if text is not None]

@@ -7,7 +7,7 @@ kept, since it will change. Groups are never embedded: the node set makes theirs
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import anyio
 import anyio.lowlevel
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from daemon.texts import read_behind
 from events.envelope import RecordedEvent, Reference
 from events.errors import LogDamaged, StoreUnusable
+from events.faults import fault_point
 from events.log import EventLog
 from events.session import MemoryImported
 from projections.facts.imported import read_embedding
@@ -63,13 +64,25 @@ class Wanted:
         return tuple(sorted(events_behind([self.ref])))
 
 
+@dataclass(slots=True, eq=False)
+class _Making:
+    """A vector that somebody is making just now; `row` is None until it is there, and for ever if that failed."""
+
+    done: anyio.Event = field(default_factory=anyio.Event)
+    row: NDArray[np.float16] | None = None
+
+
 class VectorSource:
-    """Vectors of texts in the log: from the cache, or made and kept there."""
+    """Vectors of texts in the log: from the cache, or made and kept there.
+
+    Who wants what another one is making waits for that: nothing is embedded twice because two came at once.
+    """
 
     def __init__(self, log: EventLog, embedder: Embedder, cache: VectorCache | None = None) -> None:
         self._log = log
         self._embedder = embedder
         self._cache = cache or NoCache()
+        self._making: dict[tuple[Reference, bytes], _Making] = {}
 
     @property
     def model(self) -> str:
@@ -92,9 +105,8 @@ class VectorSource:
         if keys:
             found = await self._load(user, keys)
             rows = {each: found[each.key] for each in wanted if each.key in found}
-        missing = list(dict.fromkeys(each for each in wanted if each not in rows))
-        if missing:
-            rows |= await self._make(user, missing)
+        while missing := list(dict.fromkeys(each for each in wanted if each not in rows)):
+            rows |= await self._make_or_wait(user, missing)
         if not wanted:
             return np.zeros((0, self._embedder.dimensions), dtype=np.float32)
         return np.stack([rows[each] for each in wanted]).astype(np.float32)
@@ -106,6 +118,33 @@ class VectorSource:
             return {}  # an endpoint has not told it yet, and so its vectors' name is not known
         found = await self._cache.load(user, self.model, keys)
         return {key: vector for key, vector in found.items() if vector.shape == (width,)}
+
+    async def _make_or_wait(self, user: Reference, missing: Sequence[Wanted]) -> dict[Wanted, NDArray[np.float16]]:
+        """The rows that nobody makes yet, and those that others make; without those that others failed to make."""
+        theirs = {
+            each: making
+            for each in missing
+            if each.key is not None and (making := self._making.get((user, each.key))) is not None
+        }
+        ours = [each for each in missing if each not in theirs]
+        rows: dict[Wanted, NDArray[np.float16]] = {}
+        # Before waiting for others, who may wait for these.
+        if ours:
+            makings = {each: _Making() for each in ours if each.key is not None}
+            keys = [(user, each.key) for each in ours if each.key is not None]
+            self._making.update(zip(keys, makings.values(), strict=True))
+            try:
+                rows = await self._make(user, ours)
+            finally:
+                for key, (each, making) in zip(keys, makings.items(), strict=True):
+                    del self._making[key]
+                    making.row = rows.get(each)
+                    making.done.set()
+        for each, making in theirs.items():
+            await making.done.wait()
+            if making.row is not None:
+                rows[each] = making.row
+        return rows
 
     async def _make(self, user: Reference, missing: Sequence[Wanted]) -> dict[Wanted, NDArray[np.float16]]:
         recorded = await read_behind(self._log, [each.ref for each in missing])
@@ -122,7 +161,9 @@ class VectorSource:
             if each.key is not None and text is not None
         ]
         if kept:
+            fault_point("vectors.before_keep")
             await self._cache.keep(user, self.model, kept)
+            fault_point("vectors.after_keep")
         return rows
 
     def _read_brought(

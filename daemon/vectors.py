@@ -51,8 +51,21 @@ class VectorFiller:
         """Nodes of the Memories that are here which have no vector yet."""
         waiting = 0
         for memory in self._memories.loaded().values():
-            waiting += memory.nodes.count_without_vectors()
+            if memory.nodes.settled_at != memory.user_seq or self._refused:
+                waiting += memory.nodes.count_without_vectors()
         return waiting
+
+    def is_behind(self, memory: Memory) -> bool:
+        """Whether nodes of a Memory still get their vectors.
+
+        Costs a look at two numbers for a Memory that did not change: this is asked of all that are here.
+        """
+        if memory.nodes.settled_at == memory.user_seq:
+            return False
+        if self._without_vectors(memory, 1):
+            return True
+        memory.nodes.settled_at = memory.user_seq
+        return False
 
     async def run(self) -> None:
         """Fill for ever, every user by itself: one with much to do keeps no other waiting."""
@@ -65,7 +78,7 @@ class VectorFiller:
                     await anyio.sleep(FAILED_PAUSE_S)
                     await self._try_until_ready()
                 for user, memory in self._memories.loaded().items():
-                    if user not in self._filling and self._without_vectors(memory, 1):
+                    if user not in self._filling and self.is_behind(memory):
                         self._filling.add(user)
                         fills.start_soon(self._fill_user, user, name="vectors.fill_user")
                 await self._memories.wait_a_moment(changed)

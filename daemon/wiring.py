@@ -18,6 +18,7 @@ from daemon.asking.why import Provenance
 from daemon.backpressure import Backpressure
 from daemon.building.compaction import Compactor
 from daemon.building.corrections import Corrections
+from daemon.building.deciding import Deciding, DecidingParameters
 from daemon.building.replaying import Replaying
 from daemon.building.worker import Worker, WorkerParameters
 from daemon.bus.bus_erasure import BusEraser
@@ -41,6 +42,7 @@ from daemon.ledger_totals import LedgerTotals
 from daemon.logs import Report
 from daemon.memories import Memories
 from daemon.models.budget import Budget
+from daemon.models.embedders import Unhurried
 from daemon.models.embedding import EndpointEmbedder
 from daemon.models.language_models import ChatModel, language_model_of
 from daemon.models.prices import Prices
@@ -56,6 +58,7 @@ from daemon.serving.socket_server import SocketServer
 from daemon.snapshots import Snapshots, fingerprint_of_folding
 from daemon.status import ModelsInUse, Status
 from daemon.status_shown import EndpointShown, show_endpoint
+from daemon.tree_vectors import TreeVectorFiller
 from daemon.vector_source import VectorSource
 from daemon.vectors import VectorFiller
 from events.log import EventLog, LogReader
@@ -64,6 +67,9 @@ from projections.ports import Embedder, LanguageModel
 
 # Before a step of erasing is tried again; each try to empty the write-ahead log holds up the writer.
 ERASE_PAUSE_S = 2.0
+# Questions that are got ready while all of models.concurrency are out: answers often come as many at a time as
+# were let out together. An endpoint lets no more out than it may; a model in this process has no such gate.
+AHEAD_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +104,7 @@ class App:
     tombstones: TombstoneKeeper
     history: History
     vectors: VectorFiller | None
+    tree_vectors: TreeVectorFiller
     extraction: ExtractionWatch
     session_events: SessionEvents
     socket: SocketServer
@@ -116,12 +123,9 @@ def wire(setting: Setting) -> App:
     memories = _make_memories(setting, source)
     intake = _make_intake(setting, memories)
     bus, ingest, readings = intake.bus, intake.ingest, intake.readings
-    parameters = WorkerParameters(
-        config.models.concurrency, idle_s=config.memtree.idle_s, refresh_age_s=config.memtree.refresh_age_s
-    )
     budget = Budget(config.models.tokens_per_day, config.models.tokens_per_day_user, clock, report)
     given_out = GivenOut(log.keys.secret, clock)
-    worker = Worker(log, memories, model, parameters, clock, report, budget=budget, given_out=given_out)
+    worker = _make_worker(setting, memories, model, source, budget, given_out)
     compactor = Compactor(log, memories, worker, embedder, config.eventtree_parameters, cache)
     forgetter, keeper = _make_forgetting(setting, memories, bus, ingest, readings)
     history, recall = History(log, config.memory_parameters), config.agpr_parameters
@@ -130,10 +134,13 @@ def wire(setting: Setting) -> App:
     answerer = Answerer(log.keys, *asking, give_out=given_out.note)
     # The hashing embedder's vectors rank nothing by default, so nothing is embedded for it.
     vectors = VectorFiller(memories, embedder, source, report) if recall.cosine_weight else None
+    behind = VectorSource(log, Unhurried(embedder), cache)
+    eager, quick = vectors is not None and embedder.ranks, not embedder.ranks
+    tree_vectors = TreeVectorFiller(memories, behind, vectors, eager=eager, quick=quick)
     extraction = ExtractionWatch(LedgerTotals(log, clock), report)
     in_use = _find_models(setting, model, budget, extraction)
     parts = (bus, intake.shown_url, ingest, worker, answerer, in_use, intake.disk, vectors, readings)
-    status = Status(setting.version, clock, log, memories, *parts, setting.derived)
+    status = Status(setting.version, clock, log, memories, *parts, setting.derived, tree_vectors)
     structures, session_events, tally = Structures(log, memories), SessionEvents(log), Tally()
     handlers = make_handlers(
         Answering(
@@ -162,7 +169,7 @@ def wire(setting: Setting) -> App:
     port = None if listen is None else MetricsListener(listen, handlers, report)
     taking = (intake.embedded, bus, intake.disk, ingest, readings)
     doing = (worker, forgetter, keeper, history, vectors)
-    asked = (extraction, session_events, socket, port)
+    asked = (tree_vectors, extraction, session_events, socket, port)
     return App(report, log, memories, *taking, *doing, *asked, AsyncExitStack())
 
 
@@ -225,6 +232,24 @@ def _make_memories(setting: Setting, source: VectorSource) -> Memories:
     furnish = source.furnish if config.agpr_parameters.cosine_weight else None
     room = config.data.memories_mb * MIB
     return Memories(log, config.memory_parameters, report, bytes_max=room, snapshots=snapshots, furnish=furnish)
+
+
+def _make_worker(
+    setting: Setting,
+    memories: Memories,
+    model: LanguageModel,
+    source: VectorSource,
+    budget: Budget,
+    given_out: GivenOut,
+) -> Worker:
+    tree, report = setting.config.memtree_in_force, setting.report
+    comparing = DecidingParameters(tree.scene_facts_max, tree.second_scene, tree.judge)
+    deciding = Deciding(setting.log, memories, setting.embedder, source, report, comparing)
+    slots = setting.config.models.concurrency
+    ahead = min(slots, AHEAD_MAX) if setting.config.models.asks_endpoint else 0
+    pace = WorkerParameters(slots, ahead=ahead, idle_s=tree.idle_s, refresh_age_s=tree.refresh_age_s)
+    parts = (setting.log, memories, model, pace, setting.clock, report)
+    return Worker(*parts, budget=budget, given_out=given_out, deciding=deciding)
 
 
 def _make_forgetting(

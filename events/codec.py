@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias, Union, get_args, get_origin, get_
 
 import msgspec
 
+from events.decisions import FactsRouted, FactsSuperseded, GenerationPromoted, PairsJudged, ScenesMerged
 from events.errors import LogDamaged
 from events.memory import (
     FactCorrected,
@@ -31,6 +32,7 @@ from events.memory import (
     upcast_answer,
     upcast_facts_extracted,
     upcast_facts_extracted_2,
+    upcast_facts_extracted_3,
     upcast_parked,
 )
 from events.session import (
@@ -65,6 +67,11 @@ Event: TypeAlias = (
     | UserErased
     | FactsExtracted
     | FactsAdmitted
+    | FactsRouted
+    | ScenesMerged
+    | FactsSuperseded
+    | PairsJudged
+    | GenerationPromoted
     | IntervalSummarised
     | UnitsPartitioned
     | NodesMerged
@@ -80,6 +87,7 @@ EVENT_TYPES: dict[str, type[Event]] = {kind.wire_name: kind for kind in get_args
 UPCASTERS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     (FactsExtracted.wire_name, 1): upcast_facts_extracted,
     (FactsExtracted.wire_name, 2): upcast_facts_extracted_2,
+    (FactsExtracted.wire_name, 3): upcast_facts_extracted_3,
     (IntervalSummarised.wire_name, 1): upcast_answer,
     (NodesMerged.wire_name, 1): upcast_answer,
     (WorkParked.wire_name, 1): upcast_parked,

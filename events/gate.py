@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from events.codec import Event, decode_event
+from events.decisions import FactsRouted, FactsSuperseded, GenerationPromoted, ScenesMerged
 from events.envelope import NewEvent, Reference, commit_to
 from events.errors import StaleDecision
 from events.ledger import is_parked
@@ -41,6 +42,10 @@ from events.withdrawal import MEMORY_ROW, faint_sources_of, sources_of
 # Decided on the fold: valid only while no other event that changes facts, scopes or units came between.
 DECISIONS = (
     FactsAdmitted,
+    FactsRouted,
+    ScenesMerged,
+    FactsSuperseded,
+    GenerationPromoted,
     UnitsPartitioned,
     NodesMerged,
     FactCorrected,

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from events.codec import Event
+from events.decisions import PairsJudged
 from events.envelope import RecordedEvent, Reference
 from events.errors import LogDamaged
 from events.memory import FactsExtracted, IntervalSummarised, NodesMerged, Task, Usage, WorkParked, WorkResumed
 from events.reading import read_events, split_lineage
 from events.session import SessionForgotten, SessionReplayed, UserForgotten
 from events.time import Instant
+
+# What a model answered, whatever it was asked.
+Answer: TypeAlias = FactsExtracted | IntervalSummarised | NodesMerged | PairsJudged
 
 DAY_MS = 86_400_000
 # The latest answers to a request that are looked at: one that fell is followed by one that stands, or by none.
@@ -47,6 +52,8 @@ def index_answer(connection: sqlite3.Connection, recorded: RecordedEvent, event:
             connection.execute(f"{_END_PARKED} AND user = ? AND request = ?", (recorded.user, digest))
         case NodesMerged():
             _insert(connection, recorded, event, Task.MERGE)
+        case PairsJudged():
+            _insert(connection, recorded, event, Task.JUDGE)
         case WorkParked(covers=covers):
             _end_covered(connection, covers)
             _insert(connection, recorded, event, event.task)
@@ -85,7 +92,7 @@ def _end_covered(connection: sqlite3.Connection, covers: Iterable[int]) -> None:
 def _insert(
     connection: sqlite3.Connection,
     recorded: RecordedEvent,
-    event: FactsExtracted | IntervalSummarised | NodesMerged | WorkParked,
+    event: Answer | WorkParked,
     task: Task,
     extraction: tuple[int | None, int, bool] = (None, 0, False),
 ) -> None:

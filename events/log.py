@@ -20,6 +20,7 @@ from events.envelope import BusPosition, Keys, NewEvent
 from events.errors import LogClosed, MemForestError, StoreUnusable
 from events.faults import fault_point
 from events.schema import open_reader, open_writer
+from events.session import UNDOING
 from events.time import Instant
 from events.wal import MOVE_AT_PAGES, WalIndex, move_pages, wal_bytes
 
@@ -113,6 +114,8 @@ class EventLog(LogReader):
         self.keys = keys
         self.head = head
         self.path = path
+        # The log's end when something was undone last, as far as this process knows.
+        self.undone_at = head
         # Why a write failed; None since a probe succeeded. That a small one got through proves nothing.
         self.failure: str | None = None
         # The room that is left is for what takes something back; all else is refused as on a full disk.
@@ -221,6 +224,8 @@ class EventLog(LogReader):
             entry.result = result
         if head > self.head:
             self.head = head
+            if any(new.reopens or isinstance(new.event, UNDOING) for each in batches for new in each.events):
+                self.undone_at = head
             self._grown.set()
             self._grown = anyio.Event()
 

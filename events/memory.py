@@ -79,6 +79,15 @@ class ExtractedFact:
 
 
 @dataclass(frozen=True, slots=True)
+class Alias:
+    """Another name for an entity, as a turn gave it; `turn` is a position among the turns that were read."""
+
+    label: Word
+    alias: Word
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """What an answer took, failed and repeated calls included. All zero for rules and for recorded answers.
 
@@ -126,7 +135,7 @@ class FactsExtracted:
     """
 
     wire_name: ClassVar = "facts.extracted"
-    version: ClassVar = 3
+    version: ClassVar = 4
     generation: int
     chunk: ChunkKey
     turns: tuple[int, ...]  # seq of each turn read, in the order of the session
@@ -139,6 +148,7 @@ class FactsExtracted:
     usage: Usage = NOTHING_SPENT
     missed: int = 0  # details of the turns that no fact carries, after one more try
     skipped: bool = False  # nothing to remember, by rule: no model was asked
+    aliases: tuple[Alias, ...] = ()  # names that were given for one entity
 
 
 def upcast_facts_extracted(body: dict[str, Any]) -> dict[str, Any]:
@@ -149,6 +159,11 @@ def upcast_facts_extracted(body: dict[str, Any]) -> dict[str, Any]:
 def upcast_facts_extracted_2(body: dict[str, Any]) -> dict[str, Any]:
     """Version 2 was of rules alone: nothing was paid for, checked or skipped."""
     return {**upcast_answer(body), "missed": 0, "skipped": False}
+
+
+def upcast_facts_extracted_3(body: dict[str, Any]) -> dict[str, Any]:
+    """Version 3 looked for no other names."""
+    return {**body, "aliases": []}
 
 
 def upcast_answer(body: dict[str, Any]) -> dict[str, Any]:
@@ -271,6 +286,7 @@ class Task(StrEnum):
     """What a model is asked for."""
 
     EXTRACT = "extract"
+    JUDGE = "judge"
     SUMMARISE = "summarise"
     MERGE = "merge"
 

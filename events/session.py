@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 from events.memory import Word
 from events.time import Instant
@@ -222,3 +222,7 @@ class UserErased:
     version: ClassVar = 1
     forgotten: int  # user_seq of the UserForgotten it answers
     erasure: Erasure
+
+
+# What puts out of force what was said before.
+UNDOING: Final = (TurnRevised, TurnRetracted, SessionForgotten, UserForgotten)

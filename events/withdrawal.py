@@ -10,6 +10,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from events.codec import Event
+from events.decisions import PairsJudged
 from events.envelope import RecordedEvent, Reference
 from events.ledger import end_parked
 from events.memory import (
@@ -49,7 +50,7 @@ def sources_of(event: Event) -> tuple[int, ...]:
             return (parked,)
         case TurnConflicted(stands=stands):
             return (stands,)
-        case IntervalSummarised(sources=sources) | NodesMerged(sources=sources):
+        case IntervalSummarised(sources=sources) | NodesMerged(sources=sources) | PairsJudged(sources=sources):
             return sources
         case FactCorrected(turns=turns) | FactRetracted(turns=turns) | FactPinned(turns=turns):
             return turns

@@ -22,6 +22,7 @@ from memforest.errors import (
     Unavailable,
 )
 from memforest.explained import AskedWord, Candidate, Explanation, FilterLeft, Parameters
+from memforest.fact_types import Fact, FactConflict, FactPage, FactSettled
 from memforest.origins import BusMessage, FactBehind, Reading, Spent, TurnBehind, Why, Writing
 from memforest.parked import ParkedContent, ParkedPage, ParkedWork
 from memforest.past import Difference, EventPage, SessionEvent
@@ -30,9 +31,6 @@ from memforest.structures import Compaction, Group, Tree, TreeNode, TreeNodes, U
 from memforest.types import (
     Answer,
     Digest,
-    Fact,
-    FactPage,
-    FactSettled,
     Member,
     Memory,
     Part,
@@ -71,6 +69,7 @@ __all__ = [
     "Explanation",
     "Fact",
     "FactBehind",
+    "FactConflict",
     "FactPage",
     "FactSettled",
     "FilterLeft",

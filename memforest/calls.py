@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memforest.errors import InvalidInput
+from memforest.fact_types import Fact, FactPage, FactSettled
 from memforest.origins import Why
 from memforest.parked import ParkedContent, ParkedPage, Resumed
 from memforest.past import Difference, EventPage
@@ -15,9 +16,6 @@ from memforest.structures import Compaction, Tree, TreeNodes, Units
 from memforest.types import (
     Answer,
     Digest,
-    Fact,
-    FactPage,
-    FactSettled,
     LetterContent,
     LetterDropped,
     LetterPage,
@@ -179,9 +177,14 @@ def users() -> Call[tuple[User, ...]]:
     return Call("users.list", {}, lambda result: read_all(User, result.get("users")))
 
 
-def facts(user_id: str, *, limit: int | None = None, after: str | None = None) -> Call[FactPage]:
-    """A page of this user's facts; `after` is the `next` of the page before."""
-    params = _given(user_id=user_id, limit=limit, after=after)
+def facts(
+    user_id: str, *, limit: int | None = None, after: str | None = None, conflicts: bool = False
+) -> Call[FactPage]:
+    """A page of this user's facts, or of those that contradict each other.
+
+    `after` is the `next` of the page before.
+    """
+    params = _given(user_id=user_id, limit=limit, after=after, conflicts=conflicts or None)
     return Call("facts.list", params, lambda result: read_as(FactPage, result))
 
 
@@ -216,11 +219,13 @@ def pin_fact(user_id: str, fact_id: str, *, pinned: bool = True) -> Call[FactSet
     return Call("facts.pin", params, lambda result: read_as(FactSettled, result), repeatable=False)
 
 
-def trees(user_id: str, *, limit: int | None = None) -> Call[tuple[Tree, ...]]:
-    """This user's MemTrees, the largest first: one for each session, each entity and the user (paper B)."""
-    return Call(
-        "trees.list", _given(user_id=user_id, limit=limit), lambda result: read_all(Tree, result.get("trees"))
-    )
+def trees(user_id: str, *, limit: int | None = None, after: str | None = None) -> Call[tuple[Tree, ...]]:
+    """This user's MemTrees, the largest first: of each session, entity, scene and the user (paper B).
+
+    `after` is the id of the last tree of the page before; a page that is not full is the last one.
+    """
+    params = _given(user_id=user_id, limit=limit, after=after)
+    return Call("trees.list", params, lambda result: read_all(Tree, result.get("trees")))
 
 
 def tree(
@@ -233,7 +238,7 @@ def tree(
     depth: int | None = None,
     limit: int | None = None,
 ) -> Call[TreeNodes]:
-    """One MemTree from its root downwards: by scope (a session, an entity) and kind, or by its id of `trees`.
+    """One MemTree from its root downwards: by scope and kind, or by its id; all of them as in `trees`.
 
     Without any it is the tree of the user. `node` begins further down; at most `depth` levels and `limit` nodes
     come. The daemon raises NotFound when there is no such tree.

@@ -55,7 +55,7 @@ class Screen:
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
         """A table for people; in a pipe one line a row, cells between tabs, no header.
 
-        `empty` is the sentence for people when there are no rows.
+        `empty` is the sentence for people when there are no rows; columns with nothing in them are left out.
         """
         cells = [[shown(cell, people=self.is_terminal) for cell in row] for row in rows]
         if not self.is_terminal:
@@ -65,6 +65,9 @@ class Screen:
         if not cells:
             click.echo(empty)
             return
+        filled = [any(column) for column in zip(*cells, strict=True)]
+        columns = [column for column, is_filled in zip(columns, filled, strict=True) if is_filled]
+        cells = [[cell for cell, is_filled in zip(row, filled, strict=True) if is_filled] for row in cells]
         table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
         for column, first in zip(columns, cells[0], strict=True):
             is_number = first.replace(".", "", 1).isdigit()
@@ -114,9 +117,18 @@ class Screen:
             console.print(Padding(Text(text), (0, 0, 0, 2 * depth + 2)))
 
     def interval(self, start: datetime | None, end: datetime | None) -> str:
-        """A stretch of time as one cell: an instant when it has no length; in a pipe as ISO 8601 has it."""
-        ends = (shown(at, people=self.is_terminal) for at in (start, end) if at is not None)
+        """A stretch of time as one cell: an instant when it has no length; in a pipe as ISO 8601 has it.
+
+        For people whole days are days, without their hours.
+        """
+        ends = [shown(at, people=self.is_terminal) for at in (start, end) if at is not None]
+        if self.is_terminal and len(ends) == 2 and (ends[0][10:], ends[1][10:]) == (" 00:00", " 23:59"):
+            ends = [each[:10] for each in ends]
         return (" to " if self.is_terminal else "/").join(dict.fromkeys(ends))
+
+    def until(self, end: datetime | None) -> str:
+        """When something ended, as one cell: for people a day where it ended between two days."""
+        return shown(end, people=self.is_terminal).removesuffix(" 00:00")
 
     def line(self, sentence: str) -> None:
         """One plain line of result."""

@@ -21,7 +21,7 @@ class ParkedTurn:
 
 @dataclass(frozen=True, slots=True)
 class ParkedWork:
-    """Work that stands parked: `task` is extract, summarise or merge, `id` is the user_seq of its parking.
+    """Work that stands parked: `task` is extract, judge, summarise or merge, `id` is the user_seq of its parking.
 
     `session_id` is None when its words come from several; `spent` is what its tries took.
     """

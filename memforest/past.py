@@ -55,6 +55,16 @@ class ChangedFact:
 
 
 @dataclass(frozen=True, slots=True)
+class StateEnded:
+    """A state that holds no more: until when it held, and the id of the fact that ended it."""
+
+    id: str
+    text: str | None = None
+    until: datetime | None = None
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PastGroup:
     """A group with the ids of the facts it stood for; `text` is None once its words are gone."""
 
@@ -65,12 +75,16 @@ class PastGroup:
 
 @dataclass(frozen=True, slots=True)
 class ScopeDifference:
-    """Ids of the facts that joined and left what is known of an entity, or of the user."""
+    """Ids of the facts that joined and left what is known of an entity, a scene or the user.
+
+    `name` is what a scene is about; its `scope` is an id.
+    """
 
     scope: str
     kind: str
     joined: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,5 +99,7 @@ class Difference:
     scopes: tuple[ScopeDifference, ...] = ()
     groups_made: tuple[PastGroup, ...] = ()
     groups_undone: tuple[PastGroup, ...] = ()
+    ended: tuple[StateEnded, ...] = ()
+    standing: tuple[PastFact, ...] = ()
     left_off: int = 0
     redacted: int = 0

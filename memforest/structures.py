@@ -13,7 +13,11 @@ from memforest.types import Source
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """One MemTree: what it is about, its size, and how many of its nodes wait for a summary."""
+    """One MemTree: what it is about, its size, and how many of its nodes wait for a summary.
+
+    `scope` is a session, the label of an entity, `user`, or the id of a scene; `name` what people call it.
+    `aliases` are the other names of an entity, or those of the user.
+    """
 
     scope: str
     kind: str
@@ -23,6 +27,8 @@ class Tree:
     dirty: bool | int = 0
     root_text: str | None = None
     id: str | None = None
+    name: str | None = None
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,7 @@ class TreeNodes:
     dirty: int
     root: TreeNode
     left_off: int = 0
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

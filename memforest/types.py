@@ -56,7 +56,7 @@ class Member:
 class Memory:
     """One item of an answer: a chunk, a fact, a group or a summary, with where it comes from.
 
-    `members` are the facts of a group, when `open_groups` was asked for.
+    `members` are the facts of a group, when `open_groups` was asked for; `valid_until`: when a state ended.
     """
 
     id: str
@@ -72,6 +72,7 @@ class Memory:
     sources: tuple[Source, ...] = ()
     parts: tuple[Part, ...] = ()
     members: tuple[Member, ...] | None = None
+    valid_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,39 +269,6 @@ class User:
     user_seq: int
     sessions: int
     turns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """One canonical fact; `group` is the merged node that holds it, if any."""
-
-    id: str
-    text: str
-    said_at: datetime | None = None
-    time_start: datetime | None = None
-    time_end: datetime | None = None
-    role: str | None = None
-    entities: tuple[str, ...] = ()
-    sessions: tuple[str, ...] = ()
-    sources: tuple[Source, ...] = ()
-    group: str | None = None
-    pinned: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FactSettled:
-    """A fact as a correction, a retraction or a pin left it; None when it is known no more."""
-
-    replaces: str
-    fact: Fact | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FactPage:
-    """A page of facts; `next` is the `after` of the next page, None on the last one."""
-
-    facts: tuple[Fact, ...]
-    next: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

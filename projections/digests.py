@@ -24,8 +24,24 @@ def digest_memory(memory: Memory) -> MemoryDigest:
     # In their order, for the first one speaks for the fact.
     facts = [[fact.id, *(each.leaf_key for each in fact.occurrences)] for fact in memory.canon.facts.values()]
     waiting = [[occurrence.leaf_key] for occurrence in memory.canon.waiting.values()]
+    validity = [
+        [b"superseded", fact, each.by or b"", str(each.until).encode()]
+        for fact, each in memory.placement.validity.superseded.items()
+    ]
+    judged = [
+        [b"judged", one.leaf_key, other.leaf_key, verdict.encode()]
+        for pair, verdict in memory.canon.verdicts.items()
+        for one, other in (map(memory.canon.occurrence, pair),)
+        if one is not None and other is not None
+    ]
     disclaimed = [[b"disclaimed", each.key] for each in memory.placement.disclaimers.standing()]
     scopes = [[scope.kind.encode(), scope.name.encode(), *sorted(f)] for scope, f in memory.members.items()]
+    scenes = memory.placement.scenes
+    # Which one of its scenes is the nearest to a fact, and which may never be founded again.
+    routes = [[b"route", fact, *places] for fact, places in scenes.routes()]
+    routes += [[b"absorbed", *each] for each in scenes.absorbed.items()]
+    if memory.promoted is not None:
+        routes += [[b"promoted", repr((memory.promoted.embedder, *memory.promoted.thresholds)).encode()]]
     summaries = memory.forest.summaries
     trees = [
         [
@@ -41,8 +57,8 @@ def digest_memory(memory: Memory) -> MemoryDigest:
     groups = [[group.id, *group.members] for group in memory.units.groups.values()]
     return MemoryDigest(
         user_seq=memory.user_seq,
-        facts=_hash_lists(facts + waiting + disclaimed),
-        scopes=_hash_lists(scopes),
+        facts=_hash_lists(facts + waiting + judged + validity + disclaimed),
+        scopes=_hash_lists(scopes + routes),
         trees=_hash_lists(trees),
         units=_hash_lists(units + groups),
     )

@@ -14,12 +14,14 @@ import msgspec
 
 from events.envelope import RecordedEvent, Reference
 from events.errors import MemForestError
-from events.memory import FactCorrected, FactPinned, FactsExtracted, Pointer
+from events.memory import ExtractedFact, FactsExtracted, Pointer
 from events.session import MemoryImported
 from projections.facts.imported import find_names
 from projections.facts.labels import normalise_label
 from projections.facts.scopes import USER_SCOPE, Scope, ScopeKind
+from projections.facts.states import read_key
 from projections.recall.keyed import hash_terms
+from projections.texts import fact_in
 
 # Numbers, bytes, and lists of such.
 Row: TypeAlias = tuple[Any, ...]
@@ -28,7 +30,7 @@ Section: TypeAlias = tuple[str, Iterable[Row]]
 # tree or an entity with all its facts is one row.
 _ROWS_AT_ONCE: Final = 50
 _IDS, _LABELS, _SEQS, _NAMES = "ids", "labels", "seqs", "names"
-_KINDS: Final = (ScopeKind.SESSION, ScopeKind.ENTITY, ScopeKind.USER)
+_KINDS: Final = (ScopeKind.SESSION, ScopeKind.ENTITY, ScopeKind.USER, ScopeKind.SCENE)
 _decoder = msgspec.msgpack.Decoder(list[tuple[str, list[bytes]]])
 _batch_decoder = msgspec.msgpack.Decoder(list[tuple[Any, ...]])
 
@@ -67,9 +69,14 @@ class Writer:
 
     def scope(self, scope: Scope) -> Row:
         """A scope in numbers."""
-        if scope.kind is ScopeKind.SESSION:
-            return 0, self.id(bytes.fromhex(scope.name))
-        return (1, self.label(scope.name)) if scope.kind is ScopeKind.ENTITY else (2, 0)
+        number = _KINDS.index(scope.kind)
+        match scope.kind:
+            case ScopeKind.SESSION | ScopeKind.SCENE:
+                return number, self.id(bytes.fromhex(scope.name))
+            case ScopeKind.ENTITY:
+                return number, self.label(scope.name)
+            case ScopeKind.USER:
+                return number, 0
 
     def read_again(self, seq: int) -> int:
         """The words of this event are wanted when the snapshot is read."""
@@ -180,8 +187,13 @@ class Reader:
         """The scope of a row."""
         known = self._scopes.get((kind, number))
         if known is None:
-            name = self.id(number).hex() if kind == 0 else self.label(number)
-            known = USER_SCOPE if _KINDS[kind] is ScopeKind.USER else Scope(_KINDS[kind], name)
+            match _KINDS[kind]:
+                case ScopeKind.SESSION | ScopeKind.SCENE as named:
+                    known = Scope(named, self.id(number).hex())
+                case ScopeKind.ENTITY as named:
+                    known = Scope(named, self.label(number))
+                case ScopeKind.USER:
+                    known = USER_SCOPE
             self._scopes[kind, number] = known
         return known
 
@@ -206,14 +218,20 @@ class Reader:
 def _labels_at(recorded: RecordedEvent, n: int, length: int) -> Iterator[list[str]]:
     """What may be the label of so many characters, in normal form, that the n-th fact of an event names."""
     match recorded.event:
-        case FactsExtracted(facts=facts) if n < len(facts):
-            yield [normalise_label(mention.label) for mention in facts[n].mentions]
-        case FactCorrected(says=says) | FactPinned(says=says):
-            yield [normalise_label(mention.label) for mention in says.mentions]
+        case FactsExtracted(aliases=aliases) if n < 0:
+            yield [normalise_label(name) for each in aliases[-1 - n : -n] for name in (each.label, each.alias)]
         case MemoryImported(content=content):
             yield [mention.label for mention in find_names(content)]
             # One that was known already may stand there without a capital.
             folded = normalise_label(content)
             yield [folded[at : at + length] for at in range(len(folded) - length + 1)]
-        case _:
-            return
+        case event:
+            fact = fact_in(event, n)
+            if fact is not None:
+                yield _labels_of(fact)
+
+
+def _labels_of(fact: ExtractedFact) -> list[str]:
+    """The entities that a fact names, and those of its state, in normal form."""
+    state = None if fact.state is None else read_key(fact.state)
+    return [*(normalise_label(mention.label) for mention in fact.mentions), *(state or ())]

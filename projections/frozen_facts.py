@@ -4,35 +4,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeVar
 
-from events.envelope import Reference
-from events.memory import FactCorrected, FactId, FactPinned, FactRole, FactsExtracted, Mention, Pointer
-from events.session import MemoryImported, TurnRecorded, TurnRevised
+from events.decisions import PairVerdict
+from events.memory import FactRole, Mention, Pointer
 from projections.eventtree.units import Group, Units
-from projections.facts.canonical import Canon, Fact, Likeness, Occurrence
-from projections.facts.corrections import Disclaimer, Disclaimers, Wording
-from projections.facts.labels import normalise_label
-from projections.facts.scopes import EntityScopes, _Label
+from projections.facts.canonical import Canon, Likeness, Occurrence
+from projections.facts.corrections import Disclaimer, Disclaimers
+from projections.facts.scopes import ScopeKind
+from projections.facts.wording import Wording
 from projections.frozen import Reader, Row, Section, SnapshotUnusable, Writer
+from projections.frozen_scenes import freeze_scenes, thaw_scenes
+from projections.frozen_scopes import freeze_scopes, thaw_scopes
+from projections.frozen_validity import freeze_state, freeze_validity, thaw_state, thaw_validity
 from projections.placement import Placement
+from projections.texts import text_of_fact
 
 T = TypeVar("T")
 
-# An entity may hold most facts of a user: in one row they took 17 ms of the loop.
-_ENTRIES_A_ROW: Final = 200
 _ROLES: Final = tuple(FactRole)
 _ROLE_NUMBERS: Final = {role: n for n, role in enumerate(_ROLES)}
+_VERDICTS: Final = tuple(PairVerdict)
+_VERDICT_NUMBERS: Final = {verdict: n for n, verdict in enumerate(_VERDICTS)}
 
 
 def freeze_placement(placement: Placement, w: Writer) -> Iterator[Section]:
     """The sections of all facts."""
     yield from _freeze_canon(placement.canon, w)
     yield from _freeze_disclaimers(placement.disclaimers, w)
-    yield from _freeze_scopes(placement.scopes, w)
-    yield "members", ((w.scope(scope), w.ids(facts)) for scope, facts in placement.members.items())
+    yield from freeze_scopes(placement.scopes, w)
+    yield (
+        "members",
+        (
+            (w.scope(scope), w.ids(facts))
+            for scope, facts in placement.members.items()
+            if scope.kind is not ScopeKind.SCENE
+        ),
+    )
+    yield from freeze_scenes(placement.scenes, w)
+    yield from freeze_validity(placement.validity, w)
     units = placement.units
     yield "unit_of", ((w.id(fact), w.id(unit)) for fact, unit in units.unit_of.items())
     yield (
@@ -51,10 +62,12 @@ def thaw_placement(r: Reader, placement: Placement) -> Iterator[None]:
     for pointer in placement.canon.waiting:
         placement._waiting_texts[pointer] = _read_text(r, pointer)
     yield from _thaw_disclaimers(r, placement.disclaimers)
-    yield from _thaw_scopes(r, placement.scopes)
+    yield from thaw_scopes(r, placement.scopes)
+    yield from thaw_validity(r, placement.validity, placement.canon)
     for batch in r.batches("members"):
         placement.members.update((r.scope(*scope), set(r.ids(facts))) for scope, facts in batch)
         yield
+    yield from thaw_scenes(r, placement)
     yield from _thaw_units(r, placement.units)
 
 
@@ -85,6 +98,8 @@ def _freeze_canon(canon: Canon, w: Writer) -> Iterator[Section]:
         "waiting_facts",
         ((*_freeze_occurrence(each, w), w.read_again(each.pointer.seq)) for each in canon.waiting.values()),
     )
+    yield "verdicts", ((*one, *other, _VERDICT_NUMBERS[each]) for (one, other), each in canon.verdicts.items())
+    yield "given_up", ((seqs,) for seqs in canon.given_up)
     # Which occurrence of which fact speaks for what it says.
     yield (
         "likenesses",
@@ -100,7 +115,8 @@ def _thaw_canon(r: Reader, canon: Canon) -> Iterator[None]:
     for batch in r.batches("facts"):
         for number, occurrences in batch:
             fact = r.id(number)
-            canon.facts[fact] = Fact(fact, [_thaw_occurrence(r, each, mentions) for each in occurrences])
+            for each in occurrences:
+                canon._join(fact, _thaw_occurrence(r, each, mentions))
         yield
     for batch in r.batches("waiting_facts"):
         for *row, _ in batch:
@@ -108,6 +124,14 @@ def _thaw_canon(r: Reader, canon: Canon) -> Iterator[None]:
             canon.waiting[occurrence.pointer] = occurrence
         yield
     facts = list(canon.facts.values())
+    for batch in r.batches("verdicts"):
+        canon.take_verdicts(
+            ((Pointer(*pair[:2]), Pointer(*pair[2:])), _VERDICTS[verdict]) for *pair, verdict in batch
+        )
+        yield
+    for batch in r.batches("given_up"):
+        canon.given_up.update((tuple(seqs), None) for (seqs,) in batch)
+    canon._by_likeness.clear()
     for batch in r.batches("likenesses"):
         for number, n in batch:
             canon._by_likeness[facts[number].occurrences[n].likeness] = facts[number].id
@@ -131,11 +155,13 @@ def _freeze_occurrence(each: Occurrence, w: Writer) -> Row:
         each.length,
         each.corrected,
         each.pinned,
+        freeze_state(each.state, each.pointer, w),
     )
 
 
 def _thaw_occurrence(r: Reader, row: Sequence[Any], mentions: dict[int, Mention]) -> Occurrence:
-    seq, n, origin, session, turns, said_at, start, end, role, named, likeness, leaf_key, length, *stated = row
+    *row, corrected, pinned, state = row
+    seq, n, origin, session, turns, said_at, start, end, role, named, likeness, leaf_key, length = row
     for each in named:
         if each not in mentions:
             mentions[each] = Mention(r.label(each // 2), bool(each % 2))
@@ -152,21 +178,18 @@ def _thaw_occurrence(r: Reader, row: Sequence[Any], mentions: dict[int, Mention]
         Likeness(*likeness),
         r.id(leaf_key),
         length,
-        *stated,
+        corrected,
+        pinned,
+        thaw_state(state, r),
     )
 
 
 def _read_text(r: Reader, pointer: Pointer) -> str:
     """The text of a fact that waits for its admission."""
-    match r.event(pointer.seq).event:
-        case FactsExtracted(facts=facts) if pointer.n < len(facts):
-            return facts[pointer.n].text
-        case FactCorrected(says=says) | FactPinned(says=says):
-            return says.text
-        case MemoryImported(content=content):
-            return content
-        case _:
-            raise SnapshotUnusable
+    text = text_of_fact(r.event(pointer.seq).event, pointer.n)
+    if text is None:
+        raise SnapshotUnusable
+    return text
 
 
 def _freeze_disclaimers(disclaimers: Disclaimers, w: Writer) -> Iterator[Section]:
@@ -181,6 +204,7 @@ def _freeze_disclaimers(disclaimers: Disclaimers, w: Writer) -> Iterator[Section
                 sorted(each.turns),
                 sorted(each.wording.words),
                 sorted(each.wording.firm),
+                each.wording.order,
             )
             for each in standing
         ),
@@ -195,8 +219,8 @@ def _freeze_disclaimers(disclaimers: Disclaimers, w: Writer) -> Iterator[Section
 def _thaw_disclaimers(r: Reader, disclaimers: Disclaimers) -> Iterator[None]:
     standing: list[Disclaimer] = []
     for batch in r.batches("disclaimers"):
-        for key, likeness, turns, words, firm in batch:
-            wording = Wording(frozenset(words), frozenset(firm))
+        for key, likeness, turns, words, firm, order in batch:
+            wording = Wording(frozenset(words), frozenset(firm), tuple(order))
             standing.append(Disclaimer(r.id(key), Likeness(*likeness), frozenset(turns), wording))
         yield
     for each in standing:
@@ -205,96 +229,3 @@ def _thaw_disclaimers(r: Reader, disclaimers: Disclaimers) -> Iterator[None]:
         disclaimers._by_turn.update((turn, [standing[n] for n in numbers]) for turn, numbers in batch)
     for batch in r.batches("said"):
         disclaimers._said.update(Likeness(*each) for each in batch)
-
-
-def _freeze_scopes(scopes: EntityScopes, w: Writer) -> Iterator[Section]:
-    yield "entities", (_freeze_label(label, entry, w) for label, entry in scopes._labels.items())
-    labels = list(enumerate(scopes._labels.values()))
-    yield "entity_facts", (row for n, entry in labels for row in _freeze_named(n, entry, w))
-    yield "entity_sessions", (row for n, entry in labels for row in _freeze_sessions(n, entry, w))
-    capitals = scopes._capitals
-    words = capitals._lower.keys() | capitals._capital.keys() | capitals._names
-    yield (
-        "capitals",
-        (
-            (word, capitals._lower[word], capitals._capital[word], word in capitals._names)
-            for word in sorted(words)
-        ),
-    )
-    yield "owner_names", ((w.read_again(seq),) for seq in scopes._owner_names.values())
-
-
-def _thaw_scopes(r: Reader, scopes: EntityScopes) -> Iterator[None]:
-    labels: list[_Label] = []
-    for batch in r.batches("entities"):
-        labels += [scopes._keep(*_thaw_label(r, row)) for row in batch]
-        yield
-    for batch in r.batches("entity_facts"):
-        for n, kind, facts in batch:
-            _named(labels[n])[kind].update(r.ids(facts))
-        yield
-    shared: dict[tuple[int, ...], frozenset[Reference]] = {}
-    for batch in r.batches("entity_sessions"):
-        for n, said in batch:
-            for fact, numbers in said:
-                where = tuple(numbers)
-                if where not in shared:
-                    shared[where] = frozenset(r.ids(where))
-                labels[n].sessions[r.id(fact)] = shared[where]
-        yield
-    capitals = scopes._capitals
-    for batch in r.batches("capitals"):
-        for word, lower, capital, is_name in batch:
-            if lower:
-                capitals._lower[word] = lower
-            if capital:
-                capitals._capital[word] = capital
-            if is_name:
-                capitals._names.add(word)
-        yield
-    for batch in r.batches("owner_names"):
-        for (seq,) in batch:
-            event = r.event(seq).event
-            if not isinstance(event, TurnRecorded | TurnRevised) or not event.name:
-                raise SnapshotUnusable
-            scopes._owner_names[normalise_label(event.name)] = seq
-
-
-def _freeze_label(label: str, entry: _Label, w: Writer) -> Row:
-    return (
-        w.label(label),
-        w.ids(entry.sure_sessions),
-        w.ids(entry.doubtful_sessions),
-        None if entry.scope is None else w.scope(entry.scope),
-        entry.counts_doubtful,
-    )
-
-
-def _thaw_label(r: Reader, row: Row) -> tuple[str, _Label]:
-    label, sure, doubtful, scope, counts_doubtful = row
-    entry = _Label(sure_sessions=set(r.ids(sure)), doubtful_sessions=set(r.ids(doubtful)))
-    entry.scope, entry.counts_doubtful = None if scope is None else r.scope(*scope), counts_doubtful
-    return r.label(label), entry
-
-
-def _named(entry: _Label) -> tuple[set[FactId], ...]:
-    """All that a label holds facts in."""
-    return entry.sure, entry.doubtful, entry.fresh, entry.gone, entry.held
-
-
-def _freeze_named(n: int, entry: _Label, w: Writer) -> Iterator[Row]:
-    for kind, facts in enumerate(_named(entry)):
-        for some in _parts(facts):
-            yield n, kind, w.ids(some)
-
-
-def _freeze_sessions(n: int, entry: _Label, w: Writer) -> Iterator[Row]:
-    for some in _parts(entry.sessions.items()):
-        yield n, [(w.id(fact), w.ids(sessions)) for fact, sessions in some]
-
-
-def _parts(entries: Iterable[T]) -> Iterator[list[T]]:
-    """What one entity holds, in rows that are made in a moment."""
-    left = iter(entries)
-    while some := list(islice(left, _ENTRIES_A_ROW)):
-        yield some

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from events.memory import Pointer
 from projections.frozen import Reader, Row, Section, Writer
 from projections.memtree.forest import Forest, LeafText
-from projections.memtree.tree import Item, Leaf, MemTree, Node
+from projections.memtree.items import Item, Leaf, Node
+from projections.memtree.tree import MemTree
 from projections.texts import FactText, TextRef, TurnsText, WrittenText
 
 _OF_TURNS, _OF_FACT, _WRITTEN = range(3)
@@ -31,7 +32,7 @@ def freeze_forest(forest: Forest, w: Writer) -> Iterator[Section]:
     )
     yield "summaries", ((digest, ref.seq) for digest, ref in forest.summaries.items())
     yield "lengths", forest._lengths.items()
-    yield "parked_nodes", ((digest,) for digest in sorted(forest._parked))
+    yield "parked_nodes", ((digest,) for digest in sorted(forest._dirty.parked))
 
 
 def thaw_forest(r: Reader, forest: Forest) -> Iterator[None]:
@@ -57,18 +58,20 @@ def thaw_forest(r: Reader, forest: Forest) -> Iterator[None]:
         forest._lengths.update(batch)
         yield
     for batch in r.batches("parked_nodes"):
-        forest._parked.update(digest for (digest,) in batch)
-    forest._stale.update(forest.trees)
+        forest._dirty.parked.update(digest for (digest,) in batch)
+    for scope in forest.trees:
+        forest._dirty.note_afresh(scope)
 
 
 def _freeze_tree(scope: Row, tree: MemTree, leaves: dict[bytes, Leaf], numbers: dict[bytes, int]) -> Row:
     """Of each level above the leaves: how many children each item has, and the digests of those that are nodes."""
     levels = list[Row]()
-    for level, items in enumerate(tree._levels[1:], start=1):
+    for level in range(1, len(tree._widths)):
+        items = tree.items(level)
         counts = [len(item.children) if isinstance(item, Node) and item.level == level else 1 for item in items]
         digests = [item.digest for item, count in zip(items, counts, strict=True) if count > 1]
         levels.append((counts, digests))
-    root = tree.root.digest if isinstance(tree.root, Node) and tree.root.level == len(tree._levels) else b""
+    root = tree.root.digest if isinstance(tree.root, Node) else b""
     placed = list[int]()
     for leaf in tree.leaves():
         placed.append(numbers.setdefault(leaf.key, len(numbers)))
@@ -77,17 +80,18 @@ def _freeze_tree(scope: Row, tree: MemTree, leaves: dict[bytes, Leaf], numbers: 
 
 
 def _thaw_tree(tree: MemTree, leaves: Sequence[Item], levels: Sequence[Row], root: bytes) -> MemTree:
-    tree._levels = [list(leaves)]
     tree._keys = {leaf.key for leaf in leaves}
+    tree._widths = [len(leaves)]
+    below = leaves
     for level, (counts, digests) in enumerate(levels, start=1):
-        below, at, left = tree._levels[-1], 0, iter(digests)
+        at, left = 0, iter(digests)
         items: list[Item] = []
         for count in counts:
             items.append(_thaw_node(tuple(below[at : at + count]), level, next(left)) if count > 1 else below[at])
             at += count
-        tree._levels.append(items)
-    top = tree._levels[-1]
-    tree._root = _thaw_node(tuple(top), len(tree._levels), root) if root else top[0]
+        below = items
+        tree._widths.append(len(items))
+    tree._root = _thaw_node(tuple(below), len(tree._widths), root) if root else below[0]
     return tree
 
 
@@ -98,7 +102,6 @@ def _thaw_node(children: tuple[Item, ...], level: int, digest: bytes) -> Node:
         children=children,
         level=level,
         key=first.key,
-        order=first.order,
         digest=digest,
         size=sum([child.size for child in children]),
         time_start=first.time_start,

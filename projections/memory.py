@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from events.codec import Event
+from events.decisions import FactsRouted, FactsSuperseded, GenerationPromoted, PairsJudged, ScenesMerged
 from events.envelope import RecordedEvent, Reference, identify
 from events.errors import LogDamaged
 from events.hindsight import Hindsight
@@ -22,12 +23,12 @@ from events.memory import (
     FactsExtracted,
     IntervalSummarised,
     NodesMerged,
-    Task,
     UnitsPartitioned,
     WorkParked,
     WorkResumed,
 )
 from events.session import (
+    UNDOING,
     ChunkClosed,
     MemoryImported,
     ReplayStarted,
@@ -40,11 +41,14 @@ from events.session import (
     UserForgotten,
 )
 from events.time import Instant
+from projections.facts.aliases import read_links
 from projections.facts.canonical import Fact, read_occurrences, share_sessions
 from projections.facts.scopes import Scope, ScopeKind
 from projections.memtree.forest import Forest, LeafText
+from projections.memtree.items import Leaf
 from projections.memtree.shape import TreeShape
-from projections.memtree.tree import Leaf
+from projections.memtree.tree_vectors import TreeVectors
+from projections.parking import Parking
 from projections.placement import Placement
 from projections.recall.filters import turn_marks
 from projections.recall.nodes import NodeKind, NodeSet, SearchNode
@@ -86,6 +90,7 @@ class Memory:
         self.chunks = self.transcript.chunks
         self.waiting_chunks = self.transcript.waiting
         self.forest = Forest(parameters.shape, parameters.concatenation_max)
+        self.tree_vectors = TreeVectors()
         self.nodes = NodeSet(user, parameters.search)
         self.placement = Placement(user, self.forest, self.nodes, self.transcript)
         self.canon = self.placement.canon
@@ -93,6 +98,10 @@ class Memory:
         self.units = self.placement.units
         self.members = self.placement.members
         self.replays = Replays()
+        self.parking = Parking(self.transcript, self.replays, self.forest, self.units, self.canon)
+        # By which embedder's thresholds facts are compared; None before the first were.
+        self.promoted: GenerationPromoted | None = None
+        self.promoted_at = 0  # seq of that event
         # Forgotten or withdrawn since this Memory was begun: never shown, and gone once it is folded again.
         self.hidden: frozenset[Reference] = frozenset()
         self.hidden_turns: frozenset[int] = frozenset()
@@ -122,7 +131,7 @@ class Memory:
 
     def _take(self, recorded: RecordedEvent) -> None:
         hindsight, event = self.hindsight, recorded.event
-        if self._frozen and not isinstance(event, _UNDOING):
+        if self._frozen and not isinstance(event, UNDOING):
             return  # what it may build on is not here; it is taken when all is folded again
         if recorded.seq in hindsight.holes:
             assert recorded.session is not None
@@ -139,14 +148,16 @@ class Memory:
                 handler(self, recorded, event)
 
     def pending(self) -> int:
-        """Chunks to extract, facts to admit and nodes to summarise (design 4.2)."""
-        return len(self.waiting_chunks) + len(self.canon.waiting) + self.forest.dirty_count()
+        """Chunks to extract, facts to admit and to route, and nodes to summarise (design 4.2)."""
+        facts = len(self.canon.waiting) + len(self.placement.scenes.unrouted)
+        return len(self.waiting_chunks) + facts + self.forest.dirty_count()
 
     @property
     def size_bytes(self) -> int:
         """About what it takes in memory, vectors included (measured per object; tests/benchmarks/loading.py)."""
-        facts = self.canon.facts
-        return self.nodes.size_bytes + 900 * len(self.turns) + 1_850 * len(facts) + 600 * len(self.chunks)
+        facts, scenes = self.canon.facts, self.placement.scenes
+        structure = 900 * len(self.turns) + 2_000 * len(facts) + 600 * len(self.chunks) + scenes.size_bytes
+        return self.nodes.size_bytes + self.tree_vectors.size_bytes + structure
 
     def open_chunk(self, session: Reference) -> tuple[int, ...]:
         """The turns of a session that are in no closed chunk yet."""
@@ -155,6 +166,9 @@ class Memory:
     def shows(self, fact: Fact) -> bool:
         """Whether nothing that a fact rests on is hidden."""
         return not (fact.sessions & self.hidden or self.hidden_turns.intersection(fact.turns))
+
+    def _hides(self, fact: Fact) -> bool:
+        return not self.shows(fact)
 
     def close_session(self, recorded: RecordedEvent, _: SessionClosed) -> None:
         """The session is over: its open chunk ends and what it changed is due for refresh."""
@@ -212,6 +226,7 @@ class Memory:
         for node in [self.nodes.node(int(row)) for row in self.nodes.live_rows(frozenset())]:
             if seq in node.turns:
                 self.nodes.remove(node.id)
+        self.placement.reopen(self._hides)
 
     def _show_cut(self, cut: Cut | None) -> None:
         """Search the chunk as it is now; once it is closed, its session's tree has a leaf for it."""
@@ -253,6 +268,7 @@ class Memory:
         said_at = {seq: self.turns[seq].said_at for seq in event.turns}
         occurrences = read_occurrences(recorded, event, said_at)
         self.placement.expect(occurrences, [fact.text for fact in event.facts])
+        self.placement.join_names(read_links(recorded.seq, event))
 
     def correct_fact(self, recorded: RecordedEvent, event: FactCorrected | FactPinned) -> None:
         """A person says what is so, or that it is to stay; an undone pin is gone once all is folded again."""
@@ -276,13 +292,13 @@ class Memory:
         if session not in self.hindsight.tombstones or session in self.session_ids:
             self.hidden |= {session}
             self.needs_rebuild = True
+            self.placement.reopen(self._hides)
 
     def forget_user(self) -> None:
         """Show nothing of all this any more, and take nothing more in."""
         if self.user in self.hindsight.tombstones and not self.session_ids:
             return
-        for session in self.session_ids:
-            self.forget_session(session)
+        self.hidden |= self.session_ids.keys()
         self.needs_rebuild = self._frozen = True
 
 
@@ -291,36 +307,14 @@ def _on_forgotten(memory: Memory, recorded: RecordedEvent, _: SessionForgotten) 
     memory.forget_session(recorded.session)
 
 
-def _on_parked(memory: Memory, _: RecordedEvent, event: WorkParked) -> None:
-    match event.task:
-        case Task.EXTRACT if event.covers:
-            memory.transcript.cover(event.turns)
-        case Task.EXTRACT:
-            memory.replays.note_parked(event.request)
-        case Task.SUMMARISE:
-            memory.forest.note_parked(event.request)
-        case Task.MERGE:
-            memory.units.note_parked(event.request)
-
-
-def _on_resumed(memory: Memory, _: RecordedEvent, event: WorkResumed) -> None:
-    match event.task:
-        case Task.EXTRACT if event.covers:
-            memory.transcript.uncover(event.turns)
-        case Task.EXTRACT:
-            memory.replays.note_resumed(event.request)
-        case Task.SUMMARISE:
-            memory.forest.note_resumed(event.request)
-        case Task.MERGE:
-            memory.units.note_resumed(event.request)
+def _on_promoted(memory: Memory, recorded: RecordedEvent, event: GenerationPromoted) -> None:
+    memory.promoted, memory.promoted_at = event, recorded.seq
 
 
 def _on_summarised(memory: Memory, recorded: RecordedEvent, event: IntervalSummarised) -> None:
     memory.forest.note_summary(event.digest, WrittenText(recorded.seq), len(event.text))
 
 
-# What hides something at once.
-_UNDOING = (TurnRevised, TurnRetracted, SessionForgotten, UserForgotten)
 # The map of the fold: which event changes what. Types that are not here change nothing.
 _HANDLERS: dict[type[Event], Callable[[Memory, RecordedEvent, Any], None]] = {
     TurnRetracted: lambda memory, _, event: memory.withdraw_turn(event.turn),
@@ -333,12 +327,17 @@ _HANDLERS: dict[type[Event], Callable[[Memory, RecordedEvent, Any], None]] = {
     UserForgotten: lambda memory, _, event: memory.forget_user(),
     FactsExtracted: Memory.extract_facts,
     FactsAdmitted: lambda memory, _, event: memory.placement.admit(event),
+    FactsRouted: lambda memory, _, event: memory.placement.route(event),
+    ScenesMerged: lambda memory, _, event: memory.placement.merge_scenes(event),
+    FactsSuperseded: lambda memory, _, event: memory.placement.supersede(event),
+    PairsJudged: lambda memory, _, event: memory.placement.judge(event),
+    GenerationPromoted: _on_promoted,
     FactRetracted: lambda memory, recorded, event: memory.placement.retract(recorded, event),
     FactCorrected: Memory.correct_fact,
     FactPinned: Memory.correct_fact,
     IntervalSummarised: _on_summarised,
     UnitsPartitioned: lambda memory, _, event: memory.units.apply_partition(event),
     NodesMerged: lambda memory, recorded, event: memory.placement.merge(recorded, event),
-    WorkParked: _on_parked,
-    WorkResumed: _on_resumed,
+    WorkParked: lambda memory, _, event: memory.parking.park(event),
+    WorkResumed: lambda memory, _, event: memory.parking.resume(event),
 }

@@ -5,8 +5,9 @@ Each change of a fact brings all of these along, and what people say of facts is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from events.decisions import FactsRouted, FactsSuperseded, PairsJudged, ScenesMerged
 from events.envelope import RecordedEvent, Reference
 from events.memory import (
     FactCorrected,
@@ -20,20 +21,24 @@ from events.memory import (
 from events.session import MemoryImported
 from events.time import Instant
 from projections.eventtree.units import Group, Units
+from projections.facts.aliases import Link
 from projections.facts.canonical import (
     Canon,
     Fact,
     Likeness,
     Occurrence,
+    keep_end,
     read_likeness,
     read_statement,
     share_sessions,
 )
 from projections.facts.corrections import Disclaimer, Disclaimers, exactly, read_disclaimer
 from projections.facts.imported import read_memory
-from projections.facts.scopes import EntityScopes, Scope
+from projections.facts.scenes import Scenes
+from projections.facts.scopes import EntityScopes, Scope, ScopeChange, ScopeKind
+from projections.facts.validity import Validity
 from projections.memtree.forest import Forest, LeafText
-from projections.memtree.tree import Leaf
+from projections.memtree.items import Leaf
 from projections.recall.filters import label_marks
 from projections.recall.nodes import NodeKind, NodeSet, SearchNode
 from projections.texts import FactText, WrittenText
@@ -48,8 +53,10 @@ class Placement:
         self.canon = Canon()
         self.disclaimers = Disclaimers(user)
         self.scopes = EntityScopes(user)
+        self.scenes = Scenes()
+        self.validity = Validity(self.scopes.aliases.canonical)
         self.units = Units()
-        # Which facts stand in the tree of each entity scope (and of `user`) now.
+        # Which facts stand in the tree of each entity, scene and of `user` now.
         self.members: dict[Scope, set[FactId]] = {}
         self._forest = forest
         self._nodes = nodes
@@ -66,10 +73,10 @@ class Placement:
         self._waiting_texts.update((each.pointer, by_pointer[each.pointer]) for each in kept)
 
     def admit(self, event: FactsAdmitted) -> None:
-        """Occurrences found or join facts."""
+        """Occurrences found or join facts; one that is taken up by another goes from wherever it stands."""
         labels: set[str] = set()
-        for fact, occurrence in self.canon.apply(event):
-            labels |= self._place(fact, occurrence, self._waiting_texts.pop(occurrence.pointer))
+        for fact, occurrence in self.canon.apply(event, self._take_out):
+            labels |= self._place(fact, occurrence, self._waiting_texts.pop(occurrence.pointer, ""))
         self.set_scopes(labels)
 
     def retract(self, recorded: RecordedEvent, event: FactRetracted) -> None:
@@ -78,12 +85,16 @@ class Placement:
 
     def correct(self, recorded: RecordedEvent, event: FactCorrected, said_at: Mapping[int, Instant]) -> None:
         """Something else is so: a fact of its own, or the one that says this already."""
+        statement = read_statement(recorded, event, said_at)
+        before = self.canon.facts.get(event.fact)
+        if before is not None:
+            statement = keep_end(statement, before.first)
         says = read_likeness(event.says, recorded.user)
         if says != read_likeness(event.was, recorded.user):
             self._disclaim(read_disclaimer(recorded, event), event.fact)
         else:
             self._withdraw(event.fact, says, spare_corrected=True)  # only how it is written was corrected
-        self._state(read_statement(recorded, event, said_at), event.says.text)
+        self._state(statement, event.says.text)
 
     def pin(self, recorded: RecordedEvent, event: FactPinned, said_at: Mapping[int, Instant]) -> None:
         """A fact stays as it is: it rests on the pin, too, and leaves its group."""
@@ -112,23 +123,77 @@ class Placement:
         labels = (label for member in event.members for label in facts[member].labels)
         self._nodes.add(node, event.text, self._marks_of(node, labels), event.members)
 
+    def route(self, event: FactsRouted) -> None:
+        """Facts are in these scenes from now on."""
+        self._change(self.scenes.route(event, self.canon.facts))
+
+    def merge_scenes(self, event: ScenesMerged) -> None:
+        """Scenes are one from now on."""
+        self._change(self.scenes.merge(event))
+
+    def judge(self, event: PairsJudged) -> None:
+        """A model compared readings: they may be one, or one may end the other."""
+        self.canon.note_judged(event)
+        self.validity.judge(pointer for pair in event.pairs for pointer in (pair.one, pair.other))
+
+    def supersede(self, event: FactsSuperseded) -> None:
+        """States ended, or hold again."""
+        self._show_validity(self.validity.apply(event, self.canon.facts.keys()))
+
+    def reopen(self, is_hidden: Callable[[Fact], bool]) -> None:
+        """What hidden facts ended holds: nobody is to see from it that there was something."""
+        hidden = (fact for fact in self.validity.ending() if is_hidden(self.canon.facts[fact]))
+        self._show_validity(self.validity.reopen(tuple(hidden)))
+
+    def join_names(self, links: Sequence[Link]) -> None:
+        """Names are of one entity: its tree and what is asked of it are by all of them."""
+        labels = self.scopes.link(links)
+        if labels:
+            self.set_scopes(labels)
+            self.mark_names(labels)
+            self.validity.rename(labels)
+
+    def mark_names(self, labels: Collection[str]) -> None:
+        """Let the marks of these names stand for those of all names of their entities."""
+        groups = {names for label in labels if len(names := self.scopes.aliases.names_of(label)) > 1}
+        mark = self._nodes.mark
+        self._nodes.marks.set_alike(label_marks(labels, mark), [label_marks(names, mark) for names in groups])
+
     def set_scopes(self, labels: set[str]) -> None:
         """Bring the trees of these labels' scopes to what they should hold."""
-        for label in sorted(labels):
-            for change in self.scopes.changes(label):
-                leaves = [(self._leaf(fact), self._leaf_text(fact)) for fact in sorted(change.joining)]
-                self._forest.change(change.scope, leaves, [self._leaf(fact) for fact in sorted(change.leaving)])
-                held = self.members.setdefault(change.scope, set())
-                held |= change.joining
-                held -= change.leaving
-                if not held:
-                    del self.members[change.scope]
+        changes = [change for label in sorted(labels) for change in self.scopes.changes(label)]
+        # The user's tree may pass from one entity to another, and a fact that names both leaves before it joins.
+        self._change(sorted(changes, key=lambda change: bool(change.joining)))
+
+    def _change(self, changes: Iterable[ScopeChange]) -> None:
+        """Facts join and leave the trees of scopes."""
+        for change in changes:
+            leaves = [(self._leaf(fact), self._leaf_text(fact)) for fact in sorted(change.joining)]
+            self._forest.change(change.scope, leaves, [self._leaf(fact) for fact in sorted(change.leaving)])
+            if change.scope.kind is ScopeKind.SCENE:
+                self._share_members(change.scope)
+                continue
+            held = self.members.setdefault(change.scope, set())
+            held |= change.joining
+            held -= change.leaving
+            if not held:
+                del self.members[change.scope]
+
+    def _share_members(self, scope: Scope) -> None:
+        """The same set, once: there are about half as many scenes as facts."""
+        held = self.scenes.members.get(bytes.fromhex(scope.name))
+        if held is None:
+            self.members.pop(scope, None)
+        else:
+            self.members[scope] = held
 
     def _place(self, fact: Fact, occurrence: Occurrence, text: str) -> set[str]:
         """Show a fact that was founded or joined by an occurrence; the labels it names."""
+        self.validity.add_fact(fact)
         node = self._fact_node(fact)
         marks = self._marks_of(node, fact.labels)
         if fact.first is occurrence:
+            self.scenes.add_fact(fact.id)
             self._nodes.add(node, text, marks)
         elif fact.id in self.units.group_of:
             group = self._group_node(self.units.groups[self.units.group_of[fact.id]])
@@ -179,7 +244,22 @@ class Placement:
             self._nodes.remove(fact.id)
         self.units.unit_of.pop(fact.id, None)
         self.set_scopes(self.scopes.remove_fact(fact.id, fact.labels))
+        self._change(self.scenes.remove_fact(fact.id))
+        again = self.validity.remove_fact(fact.id)
         self.canon.remove(fact.id)
+        self._show_validity(again)
+
+    def _show_validity(self, facts: Iterable[FactId]) -> None:
+        """These hold until another time than before; so do the groups that replaced them."""
+        for fact in facts:
+            group = self.units.group_of.get(fact)
+            node = (
+                self._fact_node(self.canon.facts[fact])
+                if group is None
+                else self._group_node(self.units.groups[group])
+            )
+            if node.id in self._nodes.row_of:
+                self._nodes.replace(node)
 
     def _leave_group(self, fact_id: FactId) -> None:
         """A group that holds a fact stands for its members no more."""
@@ -221,10 +301,12 @@ class Placement:
             time_end=first.time_end,
             length=first.length,
             stated=fact.stated,
+            holds_until=self.validity.holds_until(fact.id),
         )
 
     def _group_node(self, group: Group) -> SearchNode:
         facts = [self.canon.facts[member] for member in group.members]
+        end = max(fact.first.time_end for fact in facts)
         return SearchNode(
             id=group.id,
             kind=NodeKind.GROUP,
@@ -233,7 +315,13 @@ class Placement:
             sessions=frozenset().union(*(fact.sessions for fact in facts)),
             said_at=max(fact.first.said_at for fact in facts),  # paper A, Eq. 8
             time_start=min(fact.first.time_start for fact in facts),
-            time_end=max(fact.first.time_end for fact in facts),
+            time_end=end,
             length=group.length,
             stated=any(fact.stated for fact in facts),
+            holds_until=self._group_holds_until(group, end),
         )
+
+    def _group_holds_until(self, group: Group, end: Instant) -> Instant | None:
+        """As long as the last of its states, when that is longer than what any member is about."""
+        last = max(self.validity.holds_until(member) or 0 for member in group.members)
+        return last if last > end else None

@@ -12,9 +12,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from events.decisions import PairVerdict
 from events.envelope import Reference
 from events.errors import MemForestError
-from events.memory import NOTHING_SPENT, ExtractedFact, ParkReason, Task, Usage
+from events.memory import NOTHING_SPENT, Alias, ExtractedFact, ParkReason, Task, Usage
 from events.time import Instant
 
 Vectors = NDArray[np.float32]
@@ -59,13 +60,14 @@ class IntervalText:
 class FactsRead:
     """What a model read in a chunk: the facts in the order of its turns; none is an answer too.
 
-    `missed` and `skipped` are as in FactsExtracted.
+    `missed`, `skipped` and `aliases` are as in FactsExtracted.
     """
 
     facts: tuple[ExtractedFact, ...]
     usage: Usage = NOTHING_SPENT
     missed: int = 0
     skipped: bool = False
+    aliases: tuple[Alias, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,22 @@ class TextWritten:
     """A summary, or the text of a group."""
 
     text: str
+    usage: Usage = NOTHING_SPENT
+
+
+@dataclass(frozen=True, slots=True)
+class PairText:
+    """Two texts that may say the same; `later` was said after `earlier`."""
+
+    later: MemberText
+    earlier: MemberText
+
+
+@dataclass(frozen=True, slots=True)
+class PairsRead:
+    """What a model says of pairs, a verdict each and in their order; a `PairVerdict` speaks of the later text."""
+
+    verdicts: tuple[PairVerdict, ...]
     usage: Usage = NOTHING_SPENT
 
 
@@ -113,7 +131,7 @@ class AnswerUnusable(MemForestError):
 
 
 class LanguageModel(Protocol):
-    """Reads chunks into facts, intervals into summaries, groups into one text.
+    """Reads chunks into facts, intervals into summaries, groups into one text, and tells pairs apart.
 
     Each raises `ModelUnavailable`, `ModelFailed` or `AnswerUnusable`, and bounds how many calls go out at once.
     """
@@ -137,6 +155,10 @@ class LanguageModel(Protocol):
 
     async def merge(self, members: Sequence[MemberText]) -> TextWritten:
         """One text that stands for all members of a group, in the order given."""
+        ...
+
+    async def judge(self, pairs: Sequence[PairText]) -> PairsRead:
+        """Whether the texts of each pair say the same, or what they have to do with each other."""
         ...
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from events.decisions import GenerationPromoted
 from events.envelope import Reference, identify
 from events.session import TurnRecorded, TurnRevised
 from projections.facts.chunking import Chunk
@@ -30,7 +31,7 @@ from projections.transcript import Placed, Transcript, TurnKept, _Line
 __all__ = ["Reader", "SnapshotUnusable", "Sources", "can_freeze", "freeze", "made_by", "thaw", "thaw_nodes"]
 
 # Raised with every change of what a snapshot holds or means.
-FORMAT: Final = 4
+FORMAT: Final = 5
 _NODES: Final = "nodes"
 
 
@@ -75,9 +76,10 @@ def thaw(reader: Reader, sources: Sources, memory: Memory) -> Generator[None, No
     """
     yield from reader.resolve(sources)
     for batch in reader.batches("head"):
-        for user_seq, closings, retracted in batch:
+        for user_seq, closings, retracted, promoted_at in batch:
             memory.user_seq, memory.closings = user_seq, closings
             memory._retracted = set(reader.ids(retracted))
+            memory.promoted, memory.promoted_at = _read_promotion(reader, promoted_at), promoted_at
     memory.user_id = sources.names.get(memory.user, "")
     for batch in reader.batches("sessions"):
         for (number,) in batch:
@@ -97,10 +99,12 @@ def thaw_nodes(reader: Reader, memory: Memory) -> None:
         frozen = msgspec.msgpack.decode(state, type=NodeSetState)
         nodes = NodeSet.thaw(frozen, memory.user, memory.parameters.search)
         memory.placement._nodes = memory.nodes = nodes
+        memory.placement.mark_names(memory.scopes.aliases.groups().keys())
 
 
 def _sections(memory: Memory, w: Writer) -> Iterator[Section]:
-    yield "head", [(memory.user_seq, memory.closings, w.ids(sorted(memory._retracted)))]
+    promoted_at = w.read_again(memory.promoted_at) if memory.promoted else 0
+    yield "head", [(memory.user_seq, memory.closings, w.ids(sorted(memory._retracted)), promoted_at)]
     yield "sessions", (w.name(session) for session in memory.session_ids)
     yield "active", ((w.id(session), at) for session, at in memory.active_sessions.items())
     yield from _freeze_transcript(memory.transcript, w)
@@ -108,6 +112,13 @@ def _sections(memory: Memory, w: Writer) -> Iterator[Section]:
     yield from freeze_placement(memory.placement, w)
     yield from _freeze_replays(memory.replays, w)
     yield _NODES, [(msgspec.msgpack.encode(memory.nodes.freeze()),)]
+
+
+def _read_promotion(r: Reader, seq: int) -> GenerationPromoted | None:
+    event = r.event(seq).event if seq else None
+    if not isinstance(event, GenerationPromoted | None):
+        raise SnapshotUnusable
+    return event
 
 
 def _freeze_transcript(transcript: Transcript, w: Writer) -> Iterator[Section]:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from events.envelope import RecordedEvent
 from events.errors import LogDamaged
 from events.memory import (
+    ExtractedFact,
     FactCorrected,
     FactPinned,
     FactsExtracted,
@@ -83,21 +84,35 @@ def compose(ref: TextRef, recorded: Mapping[int, RecordedEvent]) -> str | None:
         return None if None in lines else "\n".join(line for line in lines if line is not None)
     if isinstance(ref, FactText):
         event = _event(recorded, ref.occurrence.seq)
-        if event is None:
-            return None
-        if isinstance(event, FactCorrected | FactPinned):
-            return event.says.text
-        if isinstance(event, MemoryImported):
-            return event.content
-        if not isinstance(event, FactsExtracted):
-            raise LogDamaged(f"the event at seq {ref.occurrence.seq} holds no facts")
-        return event.facts[ref.occurrence.n].text
+        text = text_of_fact(event, ref.occurrence.n)
+        if text is None and event is not None:
+            raise LogDamaged(f"the event at seq {ref.occurrence.seq} holds no such fact")
+        return text
     event = _event(recorded, ref.seq)
     if event is None:
         return None
     if not isinstance(event, IntervalSummarised | NodesMerged):
         raise LogDamaged(f"the event at seq {ref.seq} holds no written text")
     return event.text
+
+
+def fact_in(event: object, n: int) -> ExtractedFact | None:
+    """The n-th fact of an event as it was read or written; an imported memory is none, it has a text alone."""
+    match event:
+        case FactsExtracted(facts=facts) if 0 <= n < len(facts):
+            return facts[n]
+        case FactCorrected(says=says) | FactPinned(says=says):
+            return says
+        case _:
+            return None
+
+
+def text_of_fact(event: object, n: int) -> str | None:
+    """The text of an event's n-th fact, an imported memory's, too; None when it has no such fact."""
+    if isinstance(event, MemoryImported):
+        return event.content
+    fact = fact_in(event, n)
+    return None if fact is None else fact.text
 
 
 def turn_line(turn: TurnRecorded | TurnRevised) -> str:

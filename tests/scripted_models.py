@@ -12,11 +12,23 @@ from typing import TypeAlias
 import anyio
 import numpy as np
 
+from daemon.offline.aliases import find_aliases
+from events.decisions import PairVerdict
 from events.memory import ExtractedFact, Mention, Task, Usage
-from projections.ports import ChunkText, FactsRead, IntervalText, MemberText, TextWritten, TurnText, Vectors
+from projections.ports import (
+    ChunkText,
+    FactsRead,
+    IntervalText,
+    MemberText,
+    PairsRead,
+    PairText,
+    TextWritten,
+    TurnText,
+    Vectors,
+)
 
 # What a call was asked.
-Question: TypeAlias = ChunkText | IntervalText | tuple[MemberText, ...]
+Question: TypeAlias = ChunkText | IntervalText | tuple[MemberText, ...] | tuple[PairText, ...]
 
 # A text with this word in it gets an answer that no event can hold, so that the work is parked at once.
 UNREADABLE = "unreadable"
@@ -64,6 +76,7 @@ class ScriptedModel:
 
     Facts are the sentences of the turns, entities their capitalised words (doubtful at the start of a sentence),
     and "on day 3" is the day they are about. A summary is the beginning of every child, a merge all of it.
+    Pairs are all the same, or what verdict the queue has for them.
     """
 
     name = "scripted"
@@ -97,7 +110,7 @@ class ScriptedModel:
         if isinstance(queued, tuple):
             return FactsRead(queued, self.usage)
         facts = tuple(fact for at, turn in enumerate(chunk.turns) for fact in read_facts(at, turn))
-        return FactsRead(facts, self.usage)
+        return FactsRead(facts, self.usage, aliases=find_aliases(chunk.turns))
 
     async def summarise(self, interval: IntervalText) -> TextWritten:
         queued = await self._receive(Task.SUMMARISE, interval)
@@ -108,6 +121,11 @@ class ScriptedModel:
         queued = await self._receive(Task.MERGE, tuple(members))
         text = queued if isinstance(queued, str) else " ".join(member.text for member in members)
         return TextWritten(text, self.usage)
+
+    async def judge(self, pairs: Sequence[PairText]) -> PairsRead:
+        queued = await self._receive(Task.JUDGE, tuple(pairs))
+        verdict = PairVerdict(queued) if isinstance(queued, str) else PairVerdict.SAME
+        return PairsRead((verdict,) * len(pairs), self.usage)
 
     async def _receive(self, task: Task, question: Question) -> tuple[ExtractedFact, ...] | str | None:
         call = Call(task, question)

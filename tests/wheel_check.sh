@@ -30,7 +30,8 @@ if packages != {"memforest_daemon", "memforest"}:
 rooms = {name.split("/")[1] for name in names if name.startswith("memforest_daemon/")}
 if rooms != {"daemon", "events", "projections"}:
     sys.exit(f"memforest_daemon holds {sorted(rooms)}")
-for suffix in (".dist-info/licenses/LICENSE", ".data/scripts/memforestd", "memforest/py.typed"):
+packaged = (".dist-info/licenses/LICENSE", ".data/scripts/memforestd", "memforest/py.typed", "/background.txt")
+for suffix in packaged:
     if not any(name.endswith(suffix) for name in names):
         sys.exit(f"the wheel lacks {suffix}")
 PYTHON

@@ -36,7 +36,10 @@ class MemberShown:
 
 @dataclass(frozen=True, slots=True)
 class MemoryShown:
-    """A memory of an answer. `members`: of a group that was to be opened, the nearest to the question first."""
+    """A memory of an answer. `members`: of a group that was to be opened, the nearest to the question first.
+
+    `valid_until`: when a state ended; null for one that holds still, and for all that is no state.
+    """
 
     id: str
     kind: str
@@ -51,6 +54,7 @@ class MemoryShown:
     sources: list[Source]
     parts: list[PartShown]
     members: list[MemberShown] | None = None
+    valid_until: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

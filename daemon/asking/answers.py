@@ -15,7 +15,7 @@ from daemon.asking.explanations import Stopwatch, show_parameters
 from daemon.asking.freshness import Freshness, check_target, find_lag
 from daemon.asking.history import History, agree, count_redacted, locate
 from daemon.asking.query_params import Asked, QueryParams, read_query
-from daemon.asking.showing import Found, Member, find_members, make_answer
+from daemon.asking.showing import Found, Member, find_ended, find_members, make_answer
 from daemon.memories import Memories
 from daemon.vector_source import VectorSource
 from events.envelope import Keys, Reference
@@ -161,6 +161,7 @@ class Answerer:
             memories=recollection.memories,
             confidence=recollection.confidence,
             members=find_members(memory, recollection.memories) if params.open_groups else {},
+            ended=find_ended(memory, recollection.memories),
             explained=explained,
             parameters=show_parameters(request, params.mode, embedder),
         )

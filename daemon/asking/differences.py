@@ -9,7 +9,9 @@ from typing import TypeAlias
 
 from daemon.asking.history import History, agree, count_redacted, locate
 from daemon.asking.listings import find_user
+from daemon.scene_names import SceneNaming, look_at_scene
 from daemon.untrusted import Params
+from events.decisions import Supersession
 from events.envelope import RecordedEvent, Reference
 from events.hindsight import Hindsight, read_hindsight
 from events.log import EventLog
@@ -57,12 +59,26 @@ class FactChanged:
 
 @dataclass(frozen=True, slots=True)
 class ScopeDifference:
-    """Facts that an entity's scope, or the user's, has more and fewer; their ids."""
+    """Facts that the scope of an entity, a scene or the user has more and fewer; their ids.
+
+    `name` is that of a scene, whose `scope` is an id.
+    """
 
     scope: str
     kind: str
+    name: str | None
     joined: list[str]
     left: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class StateEnded:
+    """A state that holds no more: until when it held, and the id of the fact that ended it."""
+
+    id: str
+    text: str | None
+    until: str | None
+    by: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +92,11 @@ class GroupThen:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What `diff` returns. `redacted`: events up to the later position whose words are gone."""
+    """What `diff` returns. `redacted`: events up to the later position whose words are gone.
+
+    `ended` are states known at `b` that ended since `a`, or otherwise than before; `standing` those that had ended
+    and hold again.
+    """
 
     a: int
     b: int
@@ -86,6 +106,8 @@ class Difference:
     scopes: list[ScopeDifference]
     groups_made: list[GroupThen]
     groups_undone: list[GroupThen]
+    ended: list[StateEnded]
+    standing: list[FactThen]
     left_off: int
     redacted: int
 
@@ -107,7 +129,9 @@ class _Outline:
 
     facts: dict[FactId, _FactOutline]
     scopes: dict[Scope, frozenset[FactId]]
+    scenes: dict[Scope, SceneNaming]
     groups: dict[bytes, tuple[TextRef, tuple[FactId, ...]]]
+    superseded: dict[FactId, Supersession]
 
 
 _Recorded: TypeAlias = Mapping[int, RecordedEvent]
@@ -133,7 +157,8 @@ class Differences:
             for position in sorted({a, b}):
                 async with self._history.at(user, position) as (memory, hindsight):
                     outlines[position] = outline(memory), hindsight
-            seqs = events_behind(_changed_refs(outlines[a][0], outlines[b][0]))
+            before, after = outlines[a][0], outlines[b][0]
+            seqs = events_behind(_changed_refs(before, after)) | _seqs_of_names(before, after)
             recorded, known_now, redacted = await self._log.read(
                 lambda db: (
                     read_events(db, seqs),  # noqa: B023
@@ -156,7 +181,9 @@ def outline(memory: Memory) -> _Outline:
     return _Outline(
         facts={fact.id: _outline_fact(fact) for fact in memory.canon.facts.values()},
         scopes={scope: frozenset(facts) for scope, facts in memory.members.items()},
+        scenes={scope: look_at_scene(memory, scope) for scope in memory.members if scope.kind is ScopeKind.SCENE},
         groups={group.id: (WrittenText(group.seq), group.members) for group in memory.units.groups.values()},
+        superseded=dict(memory.placement.validity.superseded),
     )
 
 
@@ -170,6 +197,18 @@ def _changed_refs(a: _Outline, b: _Outline) -> Iterable[TextRef]:
     for one, other in ((a, b), (b, a)):
         yield from (fact.ref for key, fact in one.facts.items() if other.facts.get(key) != fact)
         yield from (ref for key, (ref, _) in one.groups.items() if key not in other.groups)
+    ended, standing = _compare_states(a, b)
+    yield from (b.facts[fact].ref for fact in (*ended, *standing))
+
+
+def _seqs_of_names(a: _Outline, b: _Outline) -> set[int]:
+    """The events that the names of changed scenes are made of."""
+    changed = (scope for scope in (a.scenes | b.scenes) if _moved(a, b, scope))
+    return {seq for scope in changed for seq in _naming(a, b, scope).seqs}
+
+
+def _naming(before: _Outline, after: _Outline, scope: Scope) -> SceneNaming:
+    return after.scenes.get(scope) or before.scenes[scope]
 
 
 def compare(a: tuple[int, _Outline], b: tuple[int, _Outline], recorded: _Recorded, redacted: int) -> Difference:
@@ -180,7 +219,8 @@ def compare(a: tuple[int, _Outline], b: tuple[int, _Outline], recorded: _Recorde
     scopes = [scope for scope in sorted({*before.scopes, *after.scopes}) if _moved(before, after, scope)]
     made = sorted(after.groups.keys() - before.groups.keys())
     undone = sorted(before.groups.keys() - after.groups.keys())
-    lists = (came, went, changed, scopes, made, undone)
+    ended, standing = _compare_states(before, after)
+    lists = (came, went, changed, scopes, made, undone, ended, standing)
     return Difference(
         a=at_a,
         b=at_b,
@@ -189,9 +229,11 @@ def compare(a: tuple[int, _Outline], b: tuple[int, _Outline], recorded: _Recorde
         changed=[
             _show_changed(key, before.facts[key], after.facts[key], recorded) for key in changed[:ENTRIES_MAX]
         ],
-        scopes=[_show_scope(before, after, scope) for scope in scopes[:ENTRIES_MAX]],
+        scopes=[_show_scope(before, after, scope, recorded) for scope in scopes[:ENTRIES_MAX]],
         groups_made=[_show_group(key, after, recorded) for key in made[:ENTRIES_MAX]],
         groups_undone=[_show_group(key, before, recorded) for key in undone[:ENTRIES_MAX]],
+        ended=[_show_ended(key, after, recorded) for key in ended[:ENTRIES_MAX]],
+        standing=[_show_fact(key, after.facts[key], recorded) for key in standing[:ENTRIES_MAX]],
         left_off=sum(max(0, len(each) - ENTRIES_MAX) for each in lists),
         redacted=redacted,
     )
@@ -199,6 +241,17 @@ def compare(a: tuple[int, _Outline], b: tuple[int, _Outline], recorded: _Recorde
 
 def _only_in(facts: dict[FactId, _FactOutline], others: dict[FactId, _FactOutline]) -> list[FactId]:
     return sorted(facts.keys() - others.keys(), key=lambda key: (facts[key].time_start, key))
+
+
+def _compare_states(before: _Outline, after: _Outline) -> tuple[list[FactId], list[FactId]]:
+    """The states that ended or ended otherwise, and those that hold again, of what is known afterwards."""
+    moved = [
+        key
+        for key in before.superseded.keys() | after.superseded.keys()
+        if key in after.facts and before.superseded.get(key) != after.superseded.get(key)
+    ]
+    moved.sort(key=lambda key: (after.facts[key].time_start, key))
+    return [key for key in moved if key in after.superseded], [key for key in moved if key not in after.superseded]
 
 
 def _moved(before: _Outline, after: _Outline, scope: Scope) -> bool:
@@ -215,6 +268,16 @@ def _show_fact(key: FactId, fact: _FactOutline, recorded: _Recorded) -> FactThen
     )
 
 
+def _show_ended(key: FactId, held: _Outline, recorded: _Recorded) -> StateEnded:
+    ended = held.superseded[key]
+    return StateEnded(
+        id=key.hex(),
+        text=compose(held.facts[key].ref, recorded),
+        until=None if ended.until is None else to_iso(ended.until),
+        by=None if ended.by is None else ended.by.hex(),
+    )
+
+
 def _show_changed(key: FactId, before: _FactOutline, after: _FactOutline, recorded: _Recorded) -> FactChanged:
     return FactChanged(
         id=key.hex(),
@@ -225,11 +288,12 @@ def _show_changed(key: FactId, before: _FactOutline, after: _FactOutline, record
     )
 
 
-def _show_scope(before: _Outline, after: _Outline, scope: Scope) -> ScopeDifference:
+def _show_scope(before: _Outline, after: _Outline, scope: Scope, recorded: _Recorded) -> ScopeDifference:
     was, is_now = before.scopes.get(scope, frozenset()), after.scopes.get(scope, frozenset())
     return ScopeDifference(
         scope=scope.name or "user",
         kind=scope.kind,
+        name=_naming(before, after, scope).write(recorded) if scope.kind is ScopeKind.SCENE else None,
         joined=sorted(fact.hex() for fact in is_now - was),
         left=sorted(fact.hex() for fact in was - is_now),
     )

@@ -40,12 +40,16 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What recall found, without words; `members` of the groups that are to be opened, by the group's id."""
+    """What recall found, without words; `members` of the groups that are to be opened, by the group's id.
+
+    `ended`: when states among the memories ended, by their ids.
+    """
 
     asked: Asked
     memories: list[Recalled]
     confidence: Confidence
     members: Mapping[bytes, tuple[Member, ...]]
+    ended: Mapping[bytes, Instant]
     explained: Explained | None
     parameters: ParametersShown
 
@@ -68,6 +72,12 @@ def find_members(memory: Memory, recalled: Iterable[Recalled]) -> dict[bytes, tu
             firsts = [(fact, memory.canon.facts[fact].first) for fact in group.members]
             found[group.id] = tuple(Member(fact, FactText(first.pointer), first.said_at) for fact, first in firsts)
     return found
+
+
+def find_ended(memory: Memory, recalled: Iterable[Recalled]) -> dict[bytes, Instant]:
+    """When the states among these memories ended, but for those that hold still."""
+    ended = ((each.node.id, memory.placement.validity.until(each.node.id)) for each in recalled)
+    return {fact: until for fact, until in ended if until is not None}
 
 
 def make_answer(
@@ -117,7 +127,8 @@ def _read(found: Found, recorded: Mapping[int, RecordedEvent]) -> Iterator[_Pass
         lines = [context_line(each.node.said_at, text)]
         lines += [f"- {context_line(member.said_at, inside)}" for member, inside in members]
         opened = each.node.id in found.members
-        memory = _show_memory(each, text, members if opened else None, recorded)
+        until = found.ended.get(each.node.id)
+        memory = _show_memory(each, text, members if opened else None, recorded, until)
         yield _Passage(memory, each.node.said_at, "\n".join(lines))
 
 
@@ -126,6 +137,7 @@ def _show_memory(
     text: str,
     members: Sequence[tuple[Member, str]] | None,
     recorded: Mapping[int, RecordedEvent],
+    until: Instant | None,
 ) -> MemoryShown:
     node = recalled.node
     turns = [recorded[seq] for seq in node.turns if recorded[seq].event is not None]
@@ -150,6 +162,7 @@ def _show_memory(
         sources=sources,
         parts=[PartShown(part.kind, part.reference, part.caption) for part in parts],
         members=None if members is None else [_show_member(*each) for each in members],
+        valid_until=None if until is None else to_iso(until),
     )
 
 

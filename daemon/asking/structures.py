@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from daemon.asking.answer_types import Source
+from daemon.asking.conflict_search import search_conflicts
+from daemon.asking.fact_listing import FactPage, FactShown, FactStanding, look_at_fact, show_conflicts, show_facts
 from daemon.asking.listings import UserParams, find_user
-from daemon.asking.tree_nodes import NODE_TEXT_MAX, may_be_shown, scope_name, tree_id
-from daemon.asking.words import shorten, source_of
+from daemon.asking.tree_listing import TreesShown, outline_tree
+from daemon.asking.tree_nodes import may_be_shown, tree_id
 from daemon.memories import Memories
 from daemon.texts import join_texts, read_behind
 from daemon.untrusted import Params, check_limit
@@ -20,7 +22,8 @@ from events.registry import knows_user
 from events.time import to_iso
 from projections.digests import MemoryDigest, digest_memory
 from projections.facts.canonical import Fact
-from projections.texts import FactText, TextRef, WrittenText
+from projections.memory import Memory
+from projections.texts import TextRef, WrittenText
 
 LIMIT_DEFAULT = 100
 
@@ -33,35 +36,10 @@ class PageParams(Params, frozen=True, kw_only=True):
     after: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FactShown:
-    """A canonical fact; `group` is the id of the group that replaced it in answers."""
+class FactsParams(PageParams, frozen=True, kw_only=True):
+    """For the listing of facts; `conflicts` lists contradictions in place of all facts, `limit` of them a page."""
 
-    id: str
-    text: str
-    said_at: str
-    time_start: str
-    time_end: str
-    role: str
-    entities: list[str]
-    sessions: list[str]
-    sources: list[Source]
-    group: str | None
-    pinned: bool
-
-
-@dataclass(frozen=True, slots=True)
-class TreeShown:
-    """A MemTree; `root_text` is null while its root waits for a summary. `id` is what `trees.get` takes."""
-
-    id: str
-    scope: str
-    kind: str
-    leaves: int
-    height: int
-    nodes: int
-    dirty: int
-    root_text: str | None
+    conflicts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +65,6 @@ class GroupShown:
 
 
 @dataclass(frozen=True, slots=True)
-class FactPage:
-    """Facts in time order; `next` is the `after` to go on from, null on the last page."""
-
-    facts: list[FactShown]
-    next: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class TreesShown:
-    """MemTrees, the largest first."""
-
-    trees: list[TreeShown]
-
-
-@dataclass(frozen=True, slots=True)
 class UnitPage:
     """Units with their groups; `next` is the `after` to go on from, null on the last page."""
 
@@ -117,56 +80,61 @@ class Structures:
         self._log = log
         self._memories = memories
 
-    async def facts(self, params: PageParams) -> FactPage:
-        """A page of a user's facts in time order, and the id to go on from."""
+    async def facts(self, params: FactsParams) -> FactPage:
+        """A page of a user's facts in time order, and the id to go on from; or one of contradictions."""
         limit, after = _read_page(params)
         user = self._log.keys.user(params.user_id)
         if not await self._log.read(partial(knows_user, user=user)):
             return FactPage([], None)
         async with self._memories.use(user) as memory:
+            if params.conflicts:
+                return await self._conflicts(memory, limit, after)
             facts = sorted(memory.canon.facts.values(), key=lambda fact: (fact.first.time_start, fact.id))
             facts = [fact for fact in facts if memory.shows(fact)]
             ids = [fact.id for fact in facts]
             if after is not None and after not in ids:
                 raise InvalidInput("after is the id of a fact that a page before ended with")
             start = ids.index(after) + 1 if after is not None else 0
-            page = facts[start : start + limit]
-            group_of = dict(memory.units.group_of)
-        shown = await self.show(page, group_of)
-        following = page[-1].id.hex() if start + limit < len(ids) else None
+            page = [look_at_fact(memory, fact) for fact in facts[start : start + limit]]
+        shown = await self._read_facts(page)
+        following = page[-1].fact.id.hex() if start + limit < len(ids) else None
         return FactPage(shown, following)
 
+    async def _conflicts(self, memory: Memory, limit: int, after: bytes | None) -> FactPage:
+        """A page of contradictions; `after` is the ids of both facts of the last one, one behind the other."""
+        found = await search_conflicts(self._log, memory)
+        ids = [each.one + each.other for each in found]
+        if after is not None and after not in ids:
+            raise InvalidInput("after is the `next` of a page of contradictions, which changed since; begin anew")
+        start = ids.index(after) + 1 if after is not None else 0
+        page = found[start : start + limit]
+        facts = dict.fromkeys(fact for each in page for fact in (each.one, each.other))
+        known = [memory.canon.facts[fact] for fact in facts if fact in memory.canon.facts]
+        shown = await self.show(memory, known)
+        following = ids[start + limit - 1].hex() if start + limit < len(ids) else None
+        return FactPage(shown, following, show_conflicts(page, shown))
+
     async def trees(self, params: PageParams) -> TreesShown:
-        """A user's MemTrees, the largest first."""
-        limit, _ = _read_page(params)
+        """A page of a user's MemTrees, the largest first, and the id to go on from."""
+        limit, after = _read_page(params)
         user = self._log.keys.user(params.user_id)
         if not await self._log.read(partial(knows_user, user=user)):
-            return TreesShown([])
+            return TreesShown([], None)
         async with self._memories.use(user) as memory:
             trees = [each for each in memory.forest.trees.items() if may_be_shown(memory, each[0])]
-            trees = sorted(trees, key=lambda each: (-len(each[1]), each[0]))[:limit]
-            roots = {scope: memory.forest.root_refs(scope) for scope, _ in trees}
-            shown = [
-                (scope, tree, memory.forest.dirty_count(scope), scope_name(memory, scope)) for scope, tree in trees
-            ]
-        recorded = await read_behind(self._log, [ref for refs in roots.values() for ref in refs])
-        return TreesShown(
-            [
-                TreeShown(
-                    id=tree_id(user, scope),
-                    scope=name,
-                    kind=scope.kind,
-                    leaves=len(tree),
-                    height=tree.height,
-                    nodes=len(tree.nodes()),
-                    dirty=dirty,
-                    root_text=shorten(join_texts(roots[scope], recorded), NODE_TEXT_MAX)
-                    if roots.get(scope)
-                    else None,
-                )
-                for scope, tree, dirty, name in shown
-            ]
-        )
+            trees = sorted(trees, key=lambda each: (-len(each[1]), each[0]))
+            start = 0
+            if after is not None:
+                ids = [tree_id(user, scope) for scope, _ in trees]
+                if after.hex() not in ids:
+                    raise InvalidInput("after is the id of a tree that a page before ended with")
+                start = ids.index(after.hex()) + 1
+            page = trees[start : start + limit]
+            outlines = [outline_tree(memory, scope, tree) for scope, tree in page]
+        seqs = {seq for each in outlines for seq in each.seqs}
+        recorded = await self._log.read(partial(read_events, seqs=seqs))
+        shown = [each.show(user, recorded) for each in outlines]
+        return TreesShown(shown, shown[-1].id if start + limit < len(trees) else None)
 
     async def units(self, params: PageParams) -> UnitPage:
         """A page of a user's units in the order of their ids, with their groups, and the id to go on from."""
@@ -212,33 +180,13 @@ class Structures:
         user = await find_user(self._log, params.user_id)
         return digest_memory(await self._memories.catch_up(user))
 
-    async def show(self, facts: list[Fact], group_of: dict[bytes, bytes]) -> list[FactShown]:
+    async def show(self, memory: Memory, facts: Sequence[Fact]) -> list[FactShown]:
         """Facts with their texts and sources; those whose words were erased meanwhile are left out."""
-        seqs = {fact.first.pointer.seq for fact in facts} | {turn for fact in facts for turn in fact.turns}
-        recorded = await self._log.read(partial(read_events, seqs=seqs))
-        shown: list[FactShown] = []
-        for fact in facts:
-            text = join_texts([FactText(fact.first.pointer)], recorded)
-            if text is None:
-                continue
-            turns = [recorded[seq] for seq in fact.turns]
-            sources = [source_of(turn) for turn in turns if turn.event is not None]
-            shown.append(
-                FactShown(
-                    id=fact.id.hex(),
-                    text=text,
-                    said_at=to_iso(fact.first.said_at),
-                    time_start=to_iso(fact.first.time_start),
-                    time_end=to_iso(fact.first.time_end),
-                    role=fact.first.role,
-                    entities=sorted({m.label for each in fact.occurrences for m in each.mentions}),
-                    sessions=sorted({source.session_id for source in sources if source.session_id}),
-                    sources=sources,
-                    group=group_of[fact.id].hex() if fact.id in group_of else None,
-                    pinned=fact.pinned,
-                )
-            )
-        return shown
+        return await self._read_facts([look_at_fact(memory, fact) for fact in facts])
+
+    async def _read_facts(self, standings: Sequence[FactStanding]) -> list[FactShown]:
+        seqs = {seq for each in standings for seq in each.seqs}
+        return show_facts(standings, await self._log.read(partial(read_events, seqs=seqs)))
 
 
 def _read_page(params: PageParams) -> tuple[int, bytes | None]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from daemon.asking.answer_types import Source
 from daemon.asking.listings import find_user
 from daemon.asking.words import is_gone, read_with_hindsight, shorten, source_of
 from daemon.memories import Memories
+from daemon.scene_names import look_at_scene
 from daemon.texts import join_texts
 from daemon.untrusted import Params, check_limit
 from events.envelope import RecordedEvent, Reference, identify
@@ -19,15 +20,19 @@ from events.log import EventLog
 from events.time import to_iso
 from projections.facts.canonical import Fact
 from projections.facts.chunking import make_chunk_key
+from projections.facts.labels import normalise_label
 from projections.facts.scopes import Scope, ScopeKind
 from projections.memory import Memory
 from projections.memtree.forest import TextState
-from projections.memtree.tree import Item, Leaf, MemTree, Node
+from projections.memtree.items import Item, Leaf, Node
+from projections.memtree.tree import MemTree
 from projections.texts import FactText, TextRef, TurnsText, events_behind
 
 DEPTH_DEFAULT = 2
 DEPTH_MAX = 32  # no tree of this life is higher: 3 children a node at least, and 3 ** 32 leaves
 LIMIT_DEFAULT = 200
+# Commands show eight; with fewer than these an id is guessed, not named.
+SCENE_DIGITS_MIN = 4
 # Characters of a node's text that an answer shows; a turn may be as long as a book.
 NODE_TEXT_MAX = 800
 
@@ -41,7 +46,8 @@ class TreeUnknown(MemForestError):
 class TreeParams(Params, frozen=True, kw_only=True):
     """Parameters of `trees.get`: a tree by its id, or by kind and scope as `trees.list` gives them.
 
-    A scope without a kind is a session, then an entity, of that name; without either it is the tree of the user.
+    A scope without a kind is a session, then an entity, of that name, then the scene whose id begins so; without
+    either it is the tree of the user.
     With `node` only what is below that node. At most `depth` levels and `limit` nodes, the upper ones first.
     """
 
@@ -81,6 +87,7 @@ class TreeNodes:
     id: str
     scope: str
     kind: str
+    name: str
     leaves: int
     height: int
     dirty: int
@@ -118,10 +125,12 @@ class TreeNodesReader:
             top = tree.root if params.node is None else _find_node(tree, params.node)
             assert top is not None, "a tree without leaves is dropped"
             places, left_off = _lay_out(memory, scope, top, params.depth, params.limit)
+            naming = look_at_scene(memory, scope) if scope.kind is ScopeKind.SCENE else None
             result = TreeNodes(
                 id=tree_id(memory.user, scope),
                 scope=scope_name(memory, scope),
                 kind=scope.kind,
+                name=scope_name(memory, scope),
                 leaves=len(tree),
                 height=tree.height,
                 dirty=memory.forest.dirty_count(scope),
@@ -130,10 +139,15 @@ class TreeNodesReader:
             )
         seqs = events_behind(ref for place in places for ref in place.refs)
         seqs.update(turn for place in places for turn in place.turns)
+        if naming is not None:
+            seqs.update(naming.seqs)
         recorded, hindsight = await self._log.read(partial(read_with_hindsight, user=user, seqs=seqs))
         for place in places:
             _fill(place, recorded, hindsight)
-        return result
+        if naming is None:
+            return result
+        kept = {seq: each for seq, each in recorded.items() if not is_gone(each, hindsight)}
+        return replace(result, name=naming.write(kept))
 
 
 def tree_id(user: Reference, scope: Scope) -> str:
@@ -142,10 +156,18 @@ def tree_id(user: Reference, scope: Scope) -> str:
 
 
 def scope_name(memory: Memory, scope: Scope) -> str:
-    """What a tree is about, as people call it: a session's id, an entity's label, or `user`."""
+    """What a tree is about: a session's id, an entity's label, a scene's id in hex, or `user`."""
     if scope.kind is ScopeKind.SESSION:
         return memory.session_ids.get(bytes.fromhex(scope.name), "")
     return scope.name or "user"
+
+
+def other_names(memory: Memory, scope: Scope) -> tuple[str, ...]:
+    """The names of an entity or of the owner besides the one in `scope_name`."""
+    known = scope.name or memory.scopes.owner
+    if scope.kind not in (ScopeKind.ENTITY, ScopeKind.USER) or known is None:
+        return ()
+    return tuple(name for name in memory.scopes.aliases.names_of(known) if name != scope.name)
 
 
 def may_be_shown(memory: Memory, scope: Scope) -> bool:
@@ -185,11 +207,31 @@ def _find_scope(memory: Memory, params: TreeParams) -> Scope:
         kinds = (
             (params.kind,) if params.kind is not None else (ScopeKind.SESSION, ScopeKind.ENTITY, ScopeKind.USER)
         )
-        named = [scope for scope in shown if scope.kind in kinds and scope_name(memory, scope) == params.scope]
+        named = [scope for scope in shown if scope.kind in kinds and _is_called(memory, scope, params.scope)]
         found = sorted(named, key=lambda scope: kinds.index(scope.kind))
+        if not found and params.kind in (None, ScopeKind.SCENE):
+            found = _find_scenes(shown, params.scope)
     if not found:
         raise TreeUnknown
     return found[0]
+
+
+def _is_called(memory: Memory, scope: Scope, name: str) -> bool:
+    """Whether a scope has this name: a session as written, an entity or the owner in any spelling, by any name."""
+    known = {ScopeKind.ENTITY: scope.name, ScopeKind.USER: memory.scopes.owner}.get(scope.kind)
+    if known is not None and memory.scopes.aliases.canonical(normalise_label(name)) == known:
+        return True
+    return scope_name(memory, scope) == name
+
+
+def _find_scenes(shown: list[Scope], begun: str) -> list[Scope]:
+    """The scene whose id begins so, as people see it. Raises `InvalidInput` when several do."""
+    if len(begun) < SCENE_DIGITS_MIN:
+        return []
+    found = [scope for scope in shown if scope.kind is ScopeKind.SCENE and scope.name.startswith(begun.lower())]
+    if len(found) > 1:
+        raise InvalidInput(f"scope begins the ids of {len(found)} scenes; give more of its digits")
+    return found
 
 
 def _find_node(tree: MemTree, node: str) -> Node:

@@ -23,9 +23,9 @@ from events.log import EventLog
 from events.memory import FactsExtracted
 from events.time import to_iso
 from projections.facts.canonical import Fact, Occurrence
-from projections.facts.scopes import Scope
+from projections.facts.scopes import Scope, ScopeKind
 from projections.memory import Memory
-from projections.memtree.tree import Leaf, Node
+from projections.memtree.items import Leaf, Node
 from projections.recall.nodes import NodeKind
 from projections.texts import FactText, TextRef, TurnsText, WrittenText, events_behind
 
@@ -34,6 +34,7 @@ SHOWN_MAX = 200
 ID_DIGITS = 32
 # Commands show eight; with fewer than these an id is guessed, not named.
 ID_DIGITS_MIN = 4
+SCENE_DIGITS = 8
 # How a fact came to be known, by the type of the event that says it.
 _HOW = {
     "facts.extracted": "extracted",
@@ -260,10 +261,16 @@ def _find_in_trees(memory: Memory, digest: bytes) -> _Found:
         refs=memory.forest.refs_of(found) if has_text else (),
         facts=tuple(facts[leaf.key] for leaf in leaves if leaf.key in facts),
         turns=tuple(seq for ref in refs if isinstance(ref, TurnsText) for seq in ref.turns),
-        scopes=tuple(scope_name(memory, scope) for scope in scopes),
+        scopes=tuple(_call(memory, scope) for scope in scopes),
         written=None if summary is None else summary.seq,
         left_off=found.size - len(leaves),
     )
+
+
+def _call(memory: Memory, scope: Scope) -> str:
+    """A scope by name; a scene, which has none of its own, by its id."""
+    name = scope_name(memory, scope)
+    return f"scene {name[:SCENE_DIGITS]}" if scope.kind is ScopeKind.SCENE else name
 
 
 def _first_leaves(node: Node) -> list[Leaf]:

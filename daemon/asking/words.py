@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from daemon.asking.answer_types import Source
 from daemon.models.prices import NANO
 from events.codec import Event
+from events.decisions import Thresholds
 from events.envelope import RecordedEvent, Reference
 from events.hindsight import Hindsight
 from events.memory import Usage
@@ -65,6 +66,8 @@ def _measure(part: Any) -> Iterator[tuple[str, int | bool | float | str]]:
         elif isinstance(value, bytes):
             if value:
                 yield field.name, value.hex()
+        elif isinstance(value, Thresholds):
+            yield from value._asdict().items()
         elif isinstance(value, tuple):
             if value or field.name in _COUNTED:
                 yield field.name, len(value)

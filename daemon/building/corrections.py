@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
+from daemon.asking.fact_listing import FactShown
 from daemon.asking.listings import find_user
-from daemon.asking.structures import FactShown, Structures
+from daemon.asking.structures import Structures
 from daemon.building.correction_plans import (
     Change,
     FactUnknown,
@@ -130,7 +131,7 @@ class Corrections:
         plan = plan_pin if params.pinned else plan_unpinning
         fact, readings = await self._decide(user, _read_id(params.fact_id), plan)
         # What had joined the fact through a pin that is undone is admitted anew.
-        memory = await self._worker.admit(user, await self._memories.catch_up(user))
+        memory = await self._worker.deciding.decide(user, await self._memories.catch_up(user))
         now = memory.canon.facts.get(fact.id) or memory.canon.find(read_likeness(readings[0].says, memory.user))
         return FactSettled(await self._show(memory, now), params.fact_id)
 
@@ -160,7 +161,7 @@ class Corrections:
     async def _show(self, memory: Memory, fact: Fact | None) -> FactShown | None:
         if fact is None or not memory.shows(fact):
             return None
-        shown = await self._structures.show([fact], dict(memory.units.group_of))
+        shown = await self._structures.show(memory, [fact])
         return shown[0] if shown else None
 
 

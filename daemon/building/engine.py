@@ -24,8 +24,8 @@ from events.envelope import NewEvent, RecordedEvent, Reference
 from events.errors import InvalidInput, LogClosed, LogDamaged, MemForestError, StoreUnusable
 from events.faults import FaultInjected, fault_point
 from events.gate import Verdict, is_moot
-from events.ledger import find_answer
-from events.memory import FactsExtracted, IntervalSummarised, NodesMerged, ParkReason, Usage
+from events.ledger import Answer, find_answer
+from events.memory import FactsExtracted, ParkReason, Usage
 from events.reading import read_events
 from projections.ports import AnswerUnusable, ModelFailed, ModelUnavailable
 
@@ -53,9 +53,14 @@ class BudgetSpent(ModelUnavailable):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How many questions are out at once, and the pauses after failures."""
+    """How many questions are out at once, and the pauses after failures.
+
+    `ahead`: questions that are got ready meanwhile, for a model that lets only `concurrency` out: else it would
+    stand idle while answers are written and the next words are read.
+    """
 
     concurrency: int = 16
+    ahead: int = 0
     first_pause_s: float = FIRST_PAUSE_S
     write_pause_s: float = WRITE_PAUSE_S
 
@@ -72,7 +77,7 @@ class Engine:
     """Asks one language model for all users, and records what it answers."""
 
     def __init__(self, means: Means, budget: Budget, pace: Pace, report: Report) -> None:
-        self.slots = AdaptiveLimiter(pace.concurrency)
+        self.slots = AdaptiveLimiter(pace.concurrency + pace.ahead)
         self.under_way = UnderWay(means.log)
         self.budget = budget
         # Since the start: questions put to the model, those that came to nothing, and answers that the log had.
@@ -95,6 +100,11 @@ class Engine:
     def away(self) -> str | None:
         """Why the model is not asked now, in a sentence; None when it is."""
         return self._away if anyio.current_time() < self._away_until else None
+
+    @property
+    def is_short(self) -> bool:
+        """Whether questions wait for others to be answered."""
+        return self.slots.in_flight + self.slots.waiting > self._pace.concurrency
 
     def blocks(self, user: Reference | None = None) -> bool:
         """Whether nothing can be asked now for a user (None: for anybody).
@@ -208,7 +218,7 @@ class Engine:
     def _take(self, user: Reference, event: NewEvent, tried: _Tried) -> NewEvent:
         """Count an answer; what the tries before it took stands in it, too."""
         answer = event.event
-        assert isinstance(answer, FactsExtracted | IntervalSummarised | NodesMerged)
+        assert isinstance(answer, Answer)
         self.budget.spend(user, answer.usage)
         by_rule = isinstance(answer, FactsExtracted) and answer.skipped
         if self._away is not None and not by_rule:
@@ -266,4 +276,4 @@ async def _leave_to_the_caller(_: Work, __: NewEvent) -> None:
 
 def _usage_of(event: NewEvent) -> Usage:
     answer = event.event
-    return answer.usage if isinstance(answer, FactsExtracted | IntervalSummarised | NodesMerged) else Usage()
+    return answer.usage if isinstance(answer, Answer) else Usage()

@@ -87,6 +87,7 @@ class Extraction:
             usage=read.usage,
             missed=read.missed,
             skipped=read.skipped,
+            aliases=read.aliases,
         )
         return self._answer(event)
 

@@ -43,7 +43,7 @@ class Standing:
     facts: Mapping[FactId, Occurrence]  # the first one, which speaks for the fact
     groups: Sequence[Group]
     turns: Sequence[TurnKept]
-    movable: Set[bytes]  # ids of nodes that recall knows and nobody wants to stay
+    movable: Set[bytes]  # ids of nodes that recall knows and that need not stay
 
 
 def copy_standing(memory: Memory) -> Standing:
@@ -57,6 +57,7 @@ def copy_standing(memory: Memory) -> Standing:
         firsts[fact_id] = first = fact.occurrences[0]
         if first.pinned or (len(fact.occurrences) > 1 and fact.pinned):
             movable.discard(fact_id)
+    movable.difference_update(memory.placement.validity.changing())
     return Standing(firsts, list(memory.units.groups.values()), list(memory.turns.values()), movable)
 
 
@@ -83,9 +84,13 @@ def count_nodes(memory: Memory) -> int:
 
 
 def may_be_merged(memory: Memory, node: LiveNode) -> bool:
-    """Whether a node stands as it was, and nobody wants it to stay."""
+    """Whether a node stands as it was, and need not stay so.
+
+    A state that another one may end stays by itself: a group of three homes would hold at all times.
+    """
     fact = memory.canon.facts.get(node.id)
-    return node.id in memory.nodes.row_of and not (fact is not None and fact.pinned)
+    stays = fact is not None and (fact.pinned or memory.placement.validity.may_change(fact.id))
+    return node.id in memory.nodes.row_of and not stays
 
 
 def _fact_node(fact: FactId, first: Occurrence) -> LiveNode:

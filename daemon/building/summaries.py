@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from daemon.building.work import Means, Origin, WordsGone, check_text, hash_request, key_of_parking, name_ref
+from daemon.scene_names import find_labels
 from daemon.texts import join_texts, read_behind
 from events.codec import Event
 from events.envelope import NewEvent
-from events.memory import IntervalSummarised, ParkReason, Task, Usage, WorkParked
-from projections.facts.scopes import ScopeKind
+from events.memory import Digest, IntervalSummarised, ParkReason, Task, Usage, WorkParked
+from projections.facts.scopes import Scope, ScopeKind
 from projections.memory import Memory
+from projections.memtree.dirty import Bare
 from projections.memtree.forest import SummaryWork
 from projections.ports import IntervalText, MemberText
 from projections.texts import events_behind
@@ -88,10 +90,24 @@ class Summary:
         )
 
 
-def plan_summaries(memory: Memory, origin: Origin) -> Iterator[Summary]:
-    """The nodes that can be summarised now."""
-    for node in memory.forest.plan_summaries():
-        kind, name = node.scope
-        # Ids are the chat service's and no model's business; they may name people who are not spoken of.
-        shown = "a conversation" if kind is ScopeKind.SESSION else name or "a person"
-        yield Summary(origin, node, shown)
+def plan_summaries(memory: Memory, origin: Origin, is_wanted: Callable[[Bare], bool]) -> Iterator[Summary]:
+    """The wanted ones of the nodes that can be summarised now, the longest way to a root first."""
+    for node in memory.forest.plan_summaries(is_wanted):
+        yield Summary(origin, node, _call_for_models(memory, node.scope, node.digest))
+
+
+def _call_for_models(memory: Memory, scope: Scope, digest: Digest) -> str:
+    """What a tree is about. Ids are no model's business: a session's may name people who are not spoken of.
+
+    Of a scene what the node itself names: the label of another member may be forgotten while this is asked.
+    """
+    match scope.kind:
+        case ScopeKind.SESSION:
+            return "a conversation"
+        case ScopeKind.SCENE:
+            below = {leaf.key for leaf in memory.forest.leaves_of(scope, digest)}
+            facts = memory.canon.facts
+            told = [fact for fact in memory.members.get(scope, ()) if facts[fact].first.leaf_key in below]
+            return ", ".join(find_labels(memory, sorted(told))) or "a subject"
+        case ScopeKind.ENTITY | ScopeKind.USER:
+            return scope.name or "a person"

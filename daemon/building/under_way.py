@@ -17,10 +17,10 @@ import anyio
 from events.envelope import NewEvent, Reference
 from events.gate import is_moot
 from events.log import EventLog
-from events.session import SessionForgotten, TurnRetracted, TurnRevised, UserForgotten
+from events.session import UNDOING
 
 # What makes a question moot. An answer that fell otherwise is refused when it comes.
-_UNDOING: Final = (SessionForgotten, UserForgotten, TurnRetracted, TurnRevised)
+_TYPES: Final = tuple(event.wire_name for event in UNDOING)
 
 
 @dataclass(eq=False, slots=True)
@@ -56,7 +56,7 @@ class UnderWay:
         while True:
             await self._log.wait_past(seq)
             since, seq = seq, self._log.head
-            if self._questions:
+            if self._questions and self._log.undone_at > since:
                 await self._look(since)
 
     async def _look(self, since: int) -> None:
@@ -64,10 +64,9 @@ class UnderWay:
         asked = tuple(self._questions)
 
         def find_moot(connection: sqlite3.Connection) -> list[_Question]:
-            types = [event.wire_name for event in _UNDOING]
-            marks = ",".join("?" * len(types))
+            marks = ",".join("?" * len(_TYPES))
             query = f"SELECT user FROM events WHERE seq > ? AND type IN ({marks})"
-            users = {user for (user,) in connection.execute(query, (since, *types))}
+            users = {user for (user,) in connection.execute(query, (since, *_TYPES))}
             return [each for each in asked if each.user in users and is_moot(connection, each.about, each.user)]
 
         for question in await self._log.read(find_moot):

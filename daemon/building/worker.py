@@ -7,18 +7,19 @@ as its own children are. Work that cannot be asked now is not kept: it is planne
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from daemon.building.admitting import admit
+from daemon.building.deciding import Deciding
 from daemon.building.engine import Engine, Pace
 from daemon.building.extractions import plan_extractions
 from daemon.building.line import Line, Turn
 from daemon.building.quiet import close_quiet_chunks
+from daemon.building.refreshing import Refresh, read_standing
 from daemon.building.replaying import end_replays
 from daemon.building.summaries import plan_summaries
 from daemon.building.work import Means, Origin, Work
@@ -30,9 +31,11 @@ from daemon.reading.recalled import GivenOut, make_ready
 from events.envelope import Reference
 from events.errors import LogDamaged, StoreUnusable
 from events.log import EventLog
+from events.memory import Task
 from events.registry import read_user_references
 from events.time import Instant
 from projections.memory import Memory
+from projections.memtree.dirty import Bare
 from projections.ports import LanguageModel, ModelUnavailable
 
 # Users planned at once; each of the others may be one whose log is long.
@@ -52,16 +55,6 @@ class WorkerParameters(Pace):
     tick_s: float = TICK_S
 
 
-@dataclass(slots=True)
-class _User:
-    """What the worker remembers of a user between plans."""
-
-    planning: anyio.Lock = field(default_factory=anyio.Lock)
-    refreshed_closings: int = 0
-    dirty_since: Instant | None = None
-    due_at: Instant | None = None  # when its refresh falls due, if nothing else makes it due before
-
-
 class Worker:
     """Plans extraction, admission and refresh of all users; the engine asks for them within its limits."""
 
@@ -76,12 +69,18 @@ class Worker:
         *,
         budget: Budget | None = None,
         given_out: GivenOut | None = None,
+        deciding: Deciding | None = None,
     ) -> None:
-        """Without a `budget` there is no limit; `given_out` knows the lines that our own answers said lately."""
+        """Without a `budget` there is no limit; `given_out` knows the lines that our own answers said lately.
+
+        Without a `deciding` facts are compared by the built-in embedder.
+        """
         means = Means(log, model, given_out or GivenOut(log.keys.secret, clock))
         self.engine = Engine(means, budget or Budget(0, 0, clock), parameters, report)
         self.engine.on_answering = self._go_on
+        self.deciding = deciding or Deciding(log, memories)
         self.in_flight: set[tuple[Reference, bytes]] = set()
+        self._extracting = 0  # of these
         # Pieces that were turned away, until their user is planned anew: some may be moot by then.
         self._turned_away: dict[Reference, set[bytes]] = {}
         self._log = log
@@ -89,8 +88,10 @@ class Worker:
         self._parameters = parameters
         self._clock = clock
         self._report = report
-        self._users: dict[Reference, _User] = {}
+        self._refreshes: dict[Reference, Refresh] = {}
         self._line = Line()
+        self.deciding.on_ready = self._line.want
+        memories.on_let_go, memories.on_undone = self._let_go, self.deciding.forget
 
     @property
     def waiting_for_model(self) -> int:
@@ -108,16 +109,18 @@ class Worker:
             tasks.start_soon(self._notice_changes, name="worker.notice_changes")
             tasks.start_soon(self._notice_time, name="worker.notice_time")
             tasks.start_soon(self.engine.under_way.watch, name="worker.under_way")
+            tasks.start_soon(self.deciding.run, name="worker.deciding")
             for number in range(PLANNERS):
                 tasks.start_soon(self._plan_for_ever, tasks, name=f"worker.planner_{number}")
 
     def planner(self, user: Reference) -> anyio.Lock:
         """Held by whoever decides on the facts of a user; never across a model call."""
-        return self._users.setdefault(user, _User()).planning
+        return self.deciding.planner(user)
 
-    async def admit(self, user: Reference, memory: Memory) -> Memory:
-        """Turn extracted facts into canonical ones, and return the Memory with them."""
-        return await admit(self._log, self._memories, self.planner(user), memory)
+    def refresh(self, user: Reference) -> None:
+        """Have all nodes summarised that want it now, without waiting for a session's close."""
+        self._refresh_of(user).is_demanded = True
+        self._line.want(user)
 
     async def _begin(self) -> None:
         await self.engine.note_day()
@@ -172,9 +175,9 @@ class Worker:
             if not self.engine.blocks():
                 self._line.release(self.engine.blocks)
             now, age_ms = self._clock(), int(self._parameters.refresh_age_s * 1000)
-            for user, state in self._users.items():
+            for user, refresh in self._refreshes.items():
                 # Further ahead than any refresh: the clock was set back since. Then it is worked out anew.
-                due = state.due_at is not None and not 0 < state.due_at - now <= age_ms
+                due = refresh.due_at is not None and not 0 < refresh.due_at - now <= age_ms
                 if due and not self._line.waits(user):
                     self._line.want(user)
 
@@ -195,7 +198,7 @@ class Worker:
         async with self._memories.use(user):
             # Only a Memory that stands at the log's end is planned on: another would ask again what was answered
             # just now, or ask about a session that it only hides, under a basis behind the forgetting.
-            memory = await self.admit(user, await self._memories.advance(user))
+            memory = await self.deciding.decide(user, await self._memories.advance(user))
             memory = await end_replays(self._log, self._memories, self.planner(user), memory)
             if memory.needs_rebuild:
                 self._line.want(user)  # edits came meanwhile; others are planned first
@@ -203,10 +206,16 @@ class Worker:
             origin = Origin(user, memory.user_id, memory.user_seq, memory.parameters.generation)
             if not self.engine.blocks(user):
                 self._turned_away.pop(user, None)
-            for work in chain(plan_extractions(memory, origin), self._plan_refresh(user, memory, origin)):
+            wanted: Iterator[Work] = chain(
+                plan_extractions(memory, origin),
+                self.deciding.judging.plan(memory, origin),
+                self._plan_refresh(user, memory, origin),
+            )
+            for work in wanted:
                 if (user, work.request) in self.in_flight:
                     continue
                 if self.engine.blocks(user):
+                    self._refresh_of(user).note_blocked()
                     self._line.hold_back(user)
                     return
                 priority = PRIORITY[work.task]
@@ -214,27 +223,43 @@ class Worker:
                     self._line.crowd_out(turn, priority)
                     return
                 self.in_flight.add((user, work.request))
+                self._extracting += work.task is Task.EXTRACT
                 tasks.start_soon(self._do, user, work, name=f"worker.{work.task}")
             self._line.give_up_claims(user)
             self._turned_away.pop(user, None)
 
     def _plan_refresh(self, user: Reference, memory: Memory, origin: Origin) -> Iterator[Work]:
-        """Summaries, when they are due: a session was closed, all fell quiet, or the oldest waits too long."""
-        state = self._users.setdefault(user, _User())
-        if not memory.forest.dirty_count():
-            state.dirty_since = state.due_at = None
-            if not memory.waiting_chunks and not memory.canon.waiting:
-                state.refreshed_closings = memory.closings
+        """The summaries that are due, and those that go ahead. Those under way cost nothing to pass over."""
+        refresh, now = self._refresh_of(user), self._clock()
+        standing = read_standing(memory, now, refresh.idle_ms)
+        refresh.slots_are_short |= self.engine.is_short
+        refresh.goes_ahead = self._extracting < self._parameters.concurrency
+        refresh.take_up(memory.forest.dirty_digests(), standing, now)
+        if not refresh.wants_any:
             return
-        now = self._clock()
-        state.dirty_since = min(state.dirty_since or now, now)
-        # A turn from the future was recorded before the clock was set back, nobody knows how long ago.
-        heard_at = max((at for at in memory.active_sessions.values() if at <= now), default=0)
-        quiet_at = heard_at + int(self._parameters.idle_s * 1000)
-        old_at = state.dirty_since + int(self._parameters.refresh_age_s * 1000)
-        state.due_at = min(quiet_at, old_at)
-        if memory.closings > state.refreshed_closings or now >= state.due_at:
-            yield from plan_summaries(memory, origin)
+
+        def is_wanted(bare: Bare) -> bool:
+            return refresh.wants(bare, memory) and (user, bare.node.digest) not in self.in_flight
+
+        yield from plan_summaries(memory, origin, is_wanted)
+
+    def remembers(self, user: Reference) -> bool:
+        """Whether anything is known of a user beside the Memory, but for vectors."""
+        return user in self._refreshes or self.deciding.remembers(user)
+
+    def _let_go(self, user: Reference) -> None:
+        """A Memory goes: what is known of its user beside goes with it."""
+        self.deciding.let_go(user)
+        refresh = self._refreshes.get(user)
+        if refresh is not None and not refresh.is_waiting:
+            del self._refreshes[user]
+
+    def _refresh_of(self, user: Reference) -> Refresh:
+        refresh = self._refreshes.get(user)
+        if refresh is None:
+            idle_s, age_s = self._parameters.idle_s, self._parameters.refresh_age_s
+            refresh = self._refreshes[user] = Refresh(int(idle_s * 1000), int(age_s * 1000))
+        return refresh
 
     async def _do(self, user: Reference, work: Work) -> None:
         """Do one piece of work to its end: answered, dropped, parked, or put off."""
@@ -251,4 +276,5 @@ class Worker:
             await anyio.sleep(self._parameters.write_pause_s)
         finally:
             self.in_flight.discard((user, work.request))
+            self._extracting -= work.task is Task.EXTRACT
             self._line.want(user)

@@ -136,6 +136,11 @@ class Chat:
                 raise
 
         started = time.perf_counter()
+
+        def begin() -> None:
+            nonlocal started
+            started = time.perf_counter()
+
         try:
             answer = await self._endpoint.post(
                 PATH,
@@ -144,6 +149,7 @@ class Chat:
                 patience=self._patience,
                 priority=PRIORITY[prompt.task],
                 kind=kind or prompt.task.value,
+                on_let_out=begin,
             )
         finally:
             spending.add(Usage(latency_ms=round((time.perf_counter() - started) * 1000)))

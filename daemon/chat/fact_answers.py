@@ -17,7 +17,7 @@ from daemon.chat.answers import clean_text
 from daemon.chat.json_text import JsonUnusable, read_all_json, read_json
 from daemon.reading import times
 from events.memory import ExtractedFact, FactRole, Mention, StateOf
-from projections.ports import ChunkText
+from projections.ports import ChunkText, TurnText
 
 # A fact is a sentence; what is longer is the chunk again, and fills a context of a few thousand characters.
 FACT_CHARS_MAX: Final = 1_000
@@ -42,6 +42,8 @@ _KEYS: Final = {
     "attribute": ("attribute",),
 }
 _ROLES: Final = {role.value: role for role in FactRole}
+# What models call who speaks.
+_SPEAKERS: Final = frozenset(("user", "i", "me", "myself", "speaker", "ich", "je", "yo", "我", "私"))
 _LABEL_KEYS: Final = ("name", "label", "text", "value", "entity", "topic")
 
 
@@ -180,7 +182,7 @@ def _read_fact(
         role=role,
         mentions=tuple(Mention(label) for label in _read_labels(_field(raw, "names"), NAMES_MAX)),
         topics=_read_labels(_field(raw, "topics"), TOPICS_MAX),
-        state=_read_state(raw) if role is FactRole.STATE else None,
+        state=_read_state(raw, [chunk.turns[turn] for turn in turns]) if role is FactRole.STATE else None,
     )
 
 
@@ -247,8 +249,15 @@ def _read_interval(words: str, turns: tuple[int, ...], chunk: ChunkText) -> tupl
     return min(turn.said_at for turn in said), max(turn.said_at for turn in said)
 
 
-def _read_state(raw: Mapping[str, object]) -> StateOf | None:
+def _read_state(raw: Mapping[str, object], turns: Sequence[TurnText]) -> StateOf | None:
     entity, attribute = _one_line(_field(raw, "entity")), _one_line(_field(raw, "attribute"))
+    whose = entity.casefold().removeprefix("the ")
+    if whose in _SPEAKERS:
+        # Of two that speak a model calls each "I" or "user"; what an assistant says of itself is no state.
+        speakers = {_one_line(turn.speaker) or "user" for turn in turns if turn.role == "user"}
+        if not speakers and whose == "user":
+            speakers = {"user"}
+        entity = speakers.pop() if len(speakers) == 1 else ""
     if not entity or not attribute or max(len(entity), len(attribute)) > LABEL_CHARS_MAX:
         return None
     return StateOf(entity, attribute)

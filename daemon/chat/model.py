@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from daemon.chat.calls import CALLS_MAX, Chat, Spending
 from daemon.chat.flights import Flight
 from daemon.chat.probe import ProbeResult, probe
-from daemon.chat.prompts import FACTS_SCHEMA, INSTRUCTIONS, Prompt
+from daemon.chat.prompts import INSTRUCTIONS, SCHEMAS, Prompt
 from daemon.chat.questions import CHUNK_BYTES_MAX, INTERVAL_BYTES_MAX, Questions
 from daemon.chat.requests import TEMPERATURE, JsonMode
 from daemon.chat.splitting import bytes_of
@@ -30,6 +30,8 @@ from projections.ports import (
     IntervalText,
     MemberText,
     ModelUnavailable,
+    PairsRead,
+    PairText,
     TextWritten,
 )
 
@@ -43,8 +45,10 @@ if TYPE_CHECKING:
 READ_BYTES_MAX: Final = CALLS_MAX // 4 * CHUNK_BYTES_MAX
 # A mode that was taken because no answer was right in any: the server may be better by then.
 PROBE_AGAIN_S: Final = 300.0
+# A question that others keep overtaking for so long gives its place up, and comes again: its time is not over.
+WAIT_MAX_S: Final = 600.0
 
-Answer = TypeVar("Answer", FactsRead, TextWritten)
+Answer = TypeVar("Answer", FactsRead, TextWritten, PairsRead)
 
 
 class EndpointLanguageModel:
@@ -62,11 +66,12 @@ class EndpointLanguageModel:
     ) -> None:
         """`json_mode` is a `JsonMode`, or "auto": the strictest that a probe finds before the first question."""
         self._json_mode, self._extra_body = json_mode, dict(extra_body or {})
+        self._versions: dict[Task, str] = {}  # as they were worked out
         self._chat = Chat(
             endpoint,
             model,
             # An attempt may take all the time there is: a slow machine of one's own needs it.
-            Patience(attempt_s=timeout_s, call_s=timeout_s),
+            Patience(attempt_s=timeout_s, call_s=timeout_s, wait_s=WAIT_MAX_S),
             mode=None if json_mode == "auto" else JsonMode(json_mode),
             extra_body=self._extra_body,
             prices=prices,
@@ -88,9 +93,14 @@ class EndpointLanguageModel:
 
     def version_of(self, task: Task) -> str:
         """The task and a hash of its prompt, its schema and what of the configuration decides an answer."""
-        schema = (FACTS_SCHEMA.schema, self._json_mode) if task is Task.EXTRACT else None
+        known = self._versions.get(task)
+        if known is not None:
+            return known
+        schema = (SCHEMAS[task].schema, self._json_mode) if task in SCHEMAS else None
         decides = [INSTRUCTIONS[task], schema, self._extra_body, TEMPERATURE, CHUNK_BYTES_MAX, INTERVAL_BYTES_MAX]
-        return f"{task}-{blake2b(json.dumps(decides, sort_keys=True).encode(), digest_size=8).hexdigest()}"
+        version = f"{task}-{blake2b(json.dumps(decides, sort_keys=True).encode(), digest_size=8).hexdigest()}"
+        self._versions[task] = version
+        return version
 
     async def probe(self) -> ProbeResult:
         """Find out what the endpoint takes, known or not; of a mode that is configured, whether it works.
@@ -108,7 +118,7 @@ class EndpointLanguageModel:
 
         async def extract(spending: Spending) -> FactsRead:
             read = await self._questions.extract(chunk, spending)
-            return FactsRead(read.facts, spending.usage, read.missed)
+            return FactsRead(read.facts, spending.usage, read.missed, aliases=read.aliases)
 
         return await self._account(extract)
 
@@ -128,6 +138,15 @@ class EndpointLanguageModel:
             return TextWritten(await self._questions.merge(group, spending), spending.usage)
 
         return await self._account(merge)
+
+    async def judge(self, pairs: Sequence[PairText]) -> PairsRead:
+        """A verdict on each pair. Raises `ModelUnavailable`, `ModelFailed`, `AnswerUnusable`."""
+        asked = tuple(pairs)
+
+        async def judge(spending: Spending) -> PairsRead:
+            return PairsRead(await self._questions.judge(asked, spending), spending.usage)
+
+        return await self._account(judge)
 
     async def _ask(self, prompt: Prompt, spending: Spending, room: int) -> ChatAnswer:
         """One call, in the mode that the server takes."""

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from events.decisions import PairVerdict
 from events.memory import FactRole, Task
 from events.time import to_iso
-from projections.ports import ChunkText, IntervalText, MemberText, TurnText
+from projections.ports import ChunkText, IntervalText, MemberText, PairText, TurnText
 
 # Of the turn before a chunk as much as a question needs; it is there to be understood, not to be read.
 PREVIOUS_CHARS_MAX: Final = 300
@@ -48,15 +49,17 @@ in [brackets] describes a shared picture. Different things or times are differen
 out small talk and what only "previous" says; of assistants and tools keep only what they state or \
 recommend.
 Answer with JSON only; keys and roles stay English:
-{{"facts":[{{"text":"","turns":[1],"role":"event","names":[""],"topics":[""],"when":"","entity":"","attribute":""}}]}}
+{{"facts":[{{"text":"","turns":[1],"role":"event","names":[""],"topics":[""],"when":"","entity":"","attribute":""}}],\
+"aliases":[{{"name":"","alias":""}}]}}
 text: one sentence that stands alone, in the third person and in the language of the turn (never translate); \
 names, no pronouns; numbers, negation and time words ("last Friday") as said.
 turns: n of each turn it is from.
 role: event, state, preference, constraint, plan, detail or reference.
 names: people, places, things named in it, as written. topics: up to 3 words.
 when: the time it is about, in the turn's own words or as ISO date; "" if none. Never calculate a date.
-entity, attribute: only for a state that a later one replaces ("Ann", "home"); else "".
-Nothing to remember: {{"facts":[]}}. With "missing", write only the facts with those details."""
+entity, attribute: only for a state that a later one replaces, or that ended ("Ann", "home"); else "".
+aliases: another name that a turn itself gives one of the names ("Robert, call me Bob"); else [].
+Nothing to remember: {{"facts":[],"aliases":[]}}. With "missing", write only the facts with those details."""
 
 _SUMMARISE: Final = f"""\
 You write summaries for a memory. The user message is one JSON object: "scope", what it is about, and \
@@ -74,7 +77,23 @@ what happened, and the order of states: "X, then Y since ...". What several say,
 language of the texts, never translate. Add nothing that they do not say, and calculate nothing.
 Answer with the merged text as plain text: no title, no JSON, nothing before or after it."""
 
-INSTRUCTIONS: Final = {Task.EXTRACT: _EXTRACT, Task.SUMMARISE: _SUMMARISE, Task.MERGE: _MERGE}
+_JUDGE: Final = f"""\
+You compare texts of a memory. The user message is one JSON object: "pairs", each with its number n and two \
+texts with the time they are about: "earlier" was said first, "later" after it. {_IS_DATA}
+Give each pair one verdict:
+same: both say the same, and neither has a detail of its own (a name, number, time, place, reason).
+supersedes: later tells of a change, so that earlier holds no more.
+contradicts: both cannot be so, and no change is told.
+different: anything else, also when one says more than the other, and whenever in doubt.
+Answer with JSON only, one entry for each pair:
+{{"verdicts":[{{"n":1,"verdict":"different"}}]}}"""
+
+INSTRUCTIONS: Final = {
+    Task.EXTRACT: _EXTRACT,
+    Task.JUDGE: _JUDGE,
+    Task.SUMMARISE: _SUMMARISE,
+    Task.MERGE: _MERGE,
+}
 
 _TEXT: Final[dict[str, object]] = {"type": "string"}
 _TEXTS: Final[dict[str, object]] = {"type": "array", "items": _TEXT}
@@ -103,7 +122,27 @@ def _object_of(properties: dict[str, object]) -> dict[str, object]:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-FACTS_SCHEMA: Final = Schema("facts", _object_of({"facts": {"type": "array", "items": _object_of(_FACT)}}))
+_ALIAS: Final[dict[str, object]] = {"name": _TEXT, "alias": _TEXT}
+FACTS_SCHEMA: Final = Schema(
+    "facts",
+    _object_of(
+        {
+            "facts": {"type": "array", "items": _object_of(_FACT)},
+            "aliases": {"type": "array", "items": _object_of(_ALIAS)},
+        }
+    ),
+)
+
+
+_VERDICT: Final[dict[str, object]] = {
+    "n": {"type": "integer"},
+    "verdict": {"type": "string", "enum": [verdict.value for verdict in PairVerdict]},
+}
+VERDICTS_SCHEMA: Final = Schema(
+    "verdicts", _object_of({"verdicts": {"type": "array", "items": _object_of(_VERDICT)}})
+)
+# The form of an answer, for tasks that are answered in JSON.
+SCHEMAS: Final = {Task.EXTRACT: FACTS_SCHEMA, Task.JUDGE: VERDICTS_SCHEMA}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +186,15 @@ def merge_prompt(members: Sequence[MemberText]) -> Prompt:
     return _prompt(Task.MERGE, {"texts": _texts(members)})
 
 
+def judge_prompt(pairs: Sequence[PairText]) -> Prompt:
+    """The verdicts on pairs of texts."""
+    asked = [
+        {"n": n, "earlier": _text(pair.earlier), "later": _text(pair.later)}
+        for n, pair in enumerate(pairs, start=1)
+    ]
+    return _prompt(Task.JUDGE, {"pairs": asked}, VERDICTS_SCHEMA)
+
+
 def mending_prompt(prompt: Prompt, answer: str, fault: str) -> Prompt:
     """The same question once more, after an answer that cannot be used and what is wrong with it."""
     form = "JSON of the form described" if prompt.schema else "plain text"
@@ -172,8 +220,8 @@ def day_of(member: MemberText) -> str:
 
 def _prompt(task: Task, asked: dict[str, object], schema: Schema | None = None) -> Prompt:
     content = as_json(asked)
-    # A summary has one length whatever it is of; facts and merged texts are as long as what they are made of.
-    room = ROOM_MIN if task is Task.SUMMARISE else max(ROOM_MIN, len(content) // 2 + 1_000)
+    # Summaries and verdicts are short whatever they are of; the others as long as what they are made of.
+    room = ROOM_MIN if task in (Task.SUMMARISE, Task.JUDGE) else max(ROOM_MIN, len(content) // 2 + 1_000)
     return Prompt(task, (("system", INSTRUCTIONS[task]), ("user", content)), room, schema)
 
 
@@ -193,7 +241,11 @@ def _turn(turn: TurnText, n: int | None) -> dict[str, object]:
 
 
 def _texts(members: Sequence[MemberText]) -> list[dict[str, object]]:
-    return [{"time": day_of(member), "text": member.text} for member in members]
+    return [_text(member) for member in members]
+
+
+def _text(member: MemberText) -> dict[str, object]:
+    return {"time": day_of(member), "text": member.text}
 
 
 def _one_line(name: str) -> str:

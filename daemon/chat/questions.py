@@ -1,4 +1,4 @@
-"""What a model is asked for, in as many parts as it takes: the facts of a chunk, a summary, a merged text.
+"""What a model is asked for, in as many parts as it takes: facts of a chunk, a summary, a merged text, verdicts.
 
 A question that comes to nothing is asked in halves, one after the other: when one half comes to nothing, so does
 the whole, and the other need not be paid for.
@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 from daemon.chat.fact_answers import join_facts, read_facts
-from daemon.chat.prompts import Prompt, extraction_prompt, merge_prompt, summary_prompt
+from daemon.chat.prompts import Prompt, extraction_prompt, judge_prompt, merge_prompt, summary_prompt
 from daemon.chat.repairing import NotAnswered, ask_until_usable
 from daemon.chat.splitting import (
     DEPTH_MAX,
@@ -27,9 +27,10 @@ from daemon.chat.splitting import (
     split_interval,
 )
 from daemon.chat.text_answers import SUMMARY_CHARS_MAX, read_merged, read_summary
+from daemon.chat.verdict_answers import read_verdicts
 from daemon.reading import coverage, kept, small_chunks, times
 from daemon.reading.recalled import MACHINE_ROLES
-from events.memory import ExtractedFact, Usage
+from events.memory import Alias, ExtractedFact, Usage
 from projections.ports import (
     AnswerUnusable,
     ChunkText,
@@ -37,17 +38,19 @@ from projections.ports import (
     MemberText,
     ModelFailed,
     ModelUnavailable,
+    PairText,
     TurnText,
 )
 
 if TYPE_CHECKING:
     from daemon.chat.answers import ChatAnswer
     from daemon.chat.calls import Spending
+    from events.decisions import PairVerdict
 
 # Of a chunk this much is asked at once, in UTF-8: with instruction and answer it fits into 4,096 tokens, which
 # some servers have for a context; and of longer texts models leave out more. What has more is halved unasked.
 CHUNK_BYTES_MAX: Final = 8_000
-# So much of the children of a node: ten of 200 words.
+# So much of the children of a node: ten of 200 words; and of pairs.
 INTERVAL_BYTES_MAX: Final = 12_000
 # Text that the rules read within 5 ms; more goes to a thread, off the loop.
 INLINE_CHARS_MAX: Final = 2_000
@@ -66,14 +69,15 @@ class Asking(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts of a chunk, and how many details of it none of them carries."""
+    """Facts of a chunk, how many details of it none of them carries, and what is called what in it."""
 
     facts: tuple[ExtractedFact, ...]
     missed: int
+    aliases: tuple[Alias, ...] = ()
 
 
 class Questions:
-    """Asks; all three raise the errors of the port, with all that was spent in them."""
+    """Asks; all of them raise the errors of the port, with all that was spent in them."""
 
     def __init__(self, ask: Asking) -> None:
         self._ask_once = ask
@@ -94,13 +98,17 @@ class Questions:
                 if parts is None or failed.is_final:
                     raise AnswerUnusable(failed.reason, spending.usage) from None
         spending.add(Usage(splits=1))
+        from daemon.chat.alias_answers import join_aliases  # see `_load_rules`
+
         facts: list[ExtractedFact] = []
+        aliases: list[Alias] = []
         missed = 0
         for part in parts:
             read = await self.extract(part.chunk, spending, depth + 1)
             facts += [_moved(fact, part.position) for fact in read.facts]
+            aliases += [replace(alias, turn=alias.turn + part.position) for alias in read.aliases]
             missed += read.missed
-        return Facts(join_facts(facts), missed)
+        return Facts(join_facts(facts), missed, join_aliases(aliases))
 
     async def summarise(self, interval: IntervalText, spending: Spending, depth: int = 0) -> str:
         """A summary; or those of the two halves, summarised once more where they are long together."""
@@ -133,22 +141,42 @@ class Questions:
         written = [span_of(half, await self.merge(half, spending)) for half in halve(members)]
         return await self.merge(tuple(written), spending)
 
+    async def judge(self, pairs: tuple[PairText, ...], spending: Spending) -> tuple[PairVerdict, ...]:
+        """A verdict on each pair, of all at once or half by half."""
+        texts = [text for pair in pairs for text in (pair.earlier, pair.later)]
+        if len(pairs) == 1 or bytes_of(texts) <= INTERVAL_BYTES_MAX:
+            try:
+                return await self._ask(judge_prompt(pairs), spending, partial(read_verdicts, count=len(pairs)))
+            except NotAnswered as failed:
+                if len(pairs) == 1 or failed.is_final:
+                    raise AnswerUnusable(failed.reason, spending.usage) from None
+        spending.add(Usage(splits=1))
+        first, second = halve(pairs)
+        return (*await self.judge(first, spending), *await self.judge(second, spending))
+
     async def _extract_whole(self, chunk: ChunkText, spending: Spending) -> Facts:
         """The facts of a chunk; and once more, of the details that none of them carries."""
+        from daemon.chat.alias_answers import all_aliases, read_aliases  # see `_load_rules`
+
         read = partial(read_facts, chunk=chunk)
-        facts = await self._ask(extraction_prompt(chunk), spending, read)
+
+        def read_all(text: str) -> tuple[tuple[ExtractedFact, ...], tuple[Alias, ...]]:
+            return read(text), read_aliases(text, chunk)
+
+        facts, answered = await self._ask(extraction_prompt(chunk), spending, read_all)
+        aliases = await self._rule(characters_of(chunk.turns), all_aliases, chunk, answered)
         missed = await self._find_missed(chunk, facts)
         if missed and spending.calls_left:
             try:
                 more = await self._ask(extraction_prompt(chunk, missed), spending, read)
             except (NotAnswered, AnswerUnusable, ModelFailed, ModelUnavailable):
                 # What was read is of use; what is missed stays counted.
-                return Facts(facts, len(missed))
+                return Facts(facts, len(missed), aliases)
             # Asked for a few details, some models give all facts again in other words.
             asked_for = [each for each in more if await self._carries(each, missed, chunk, facts)]
             facts = join_facts(facts, asked_for)
             missed = await self._find_missed(chunk, facts)
-        return Facts(facts, len(missed))
+        return Facts(facts, len(missed), aliases)
 
     async def _carries(
         self, fact: ExtractedFact, missed: Sequence[str], chunk: ChunkText, facts: Sequence[ExtractedFact]
@@ -195,9 +223,13 @@ def _moved(fact: ExtractedFact, position: int) -> ExtractedFact:
 
 
 def _load_rules() -> None:
-    """Have the patterns of the rules compiled, which takes some tenths of a second."""
+    """Have the patterns of the rules compiled: some tenths of a second, which no start waits for."""
+    from daemon.chat.alias_answers import all_aliases
+
     text = "Ann moved to Oslo with 2 cats on 8 May 2023, and not last Friday."
-    small_chunks.says_nothing(ChunkText((TurnText("user", "Ann", 0, text),)))
+    chunk = ChunkText((TurnText("user", "Ann", 0, text),))
+    small_chunks.says_nothing(chunk)
+    all_aliases(chunk, ())
     times.resolve_in("2023-05-08", 0, text)
     coverage.missed([text], [""])
     kept.lost([text], "")

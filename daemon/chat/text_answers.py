@@ -101,8 +101,10 @@ def _refuse_invented(text: str, sources: Sequence[MemberText]) -> None:
     excuse = _DECLINES.match(text.replace("’", "'"))
     if excuse and not any(excuse[0] in source for source in texts):
         raise AnswerInvalid("it is an excuse")
-    days = [_name_days(each) for each in sources]
-    invented = kept.invented(texts, text, also=days)
+    invented = kept.invented(texts, text)
+    days = [_name_days(each) for each in sources] if invented else []
+    if invented:
+        invented = kept.invented(texts, text, also=days)
     if invented:  # models resolve "last year" although they must not; rightly is right
         invented = kept.invented(texts, text, also=[*days, *(_name_dates(each) for each in sources)])
     if invented:

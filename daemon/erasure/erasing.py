@@ -29,6 +29,7 @@ from daemon.erasure.residue import IsKept, ScanFailed, ScanResult, scan
 from daemon.logs import Report
 from events.bus_copies import read_unwanted, read_unwanted_subjects, settle_unwanted
 from events.codec import Event
+from events.decisions import FactsRouted, FactsSuperseded, PairsJudged
 from events.envelope import BusPosition, NewEvent, Reference
 from events.erasure import (
     ErasureCounts,
@@ -298,7 +299,7 @@ def _sum_up(
         extractions=count(FactsExtracted),
         summaries=count(IntervalSummarised),
         groups=count(NodesMerged),
-        decisions=count(FactsAdmitted, UnitsPartitioned),
+        decisions=count(FactsAdmitted, FactsRouted, FactsSuperseded, PairsJudged, UnitsPartitioned),
         words=counts.words,
         names=counts.names,
         dead_letters=counts.dead_letters,

@@ -6,6 +6,7 @@ or taken; what follows (daemon/erasure/erasing.py) may be interrupted at any poi
 
 from __future__ import annotations
 
+import sqlite3
 from contextlib import suppress
 from functools import partial
 
@@ -26,7 +27,7 @@ from daemon.erasure.receipts import Preview, Receipt, SessionUnknown, UserUnknow
 from daemon.memories import Memories
 from events.bus_copies import count_unwanted
 from events.envelope import NewEvent, Reference
-from events.erasure import Unerased, read_unerased
+from events.erasure import Unerased, has_emptied, has_retracted, read_unerased
 from events.errors import LogDamaged, StoreUnusable
 from events.registry import knows_session, knows_user
 from events.session import SessionForgotten, UserForgotten
@@ -36,6 +37,8 @@ from events.tombstones import forget_as_told, read_planted
 WAIT_S = 30.0
 # How often is looked for what no event tells of: refused copies on the bus, a bus that came back.
 UPKEEP_S = 30.0
+# What else grew the log is followed by a look after so long.
+MOMENT_S = 0.2
 # After so many failures in a row a caller is told that the bus is away: one may be a server that was slow.
 BUS_FAILURES_MAX = 2
 # How often the bus is asked again for what it would not delete.
@@ -144,8 +147,7 @@ class Forgetter:
         while True:
             seen = self._log.head
             try:
-                await self._forget_what_others_forgot()
-                waits = await self._erase_all(await self._log.read(read_unerased))
+                waits = await self._has_work() and await self._do_work()
             except StoreUnusable as error:
                 self._parts.report("forgetting.write_failed", code=error.code)
                 await anyio.sleep(self._parts.pause_s)
@@ -153,6 +155,29 @@ class Forgetter:
             self._tell()
             with anyio.move_on_after(self._parts.pause_s if waits else UPKEEP_S):
                 await self._log.wait_past(seen)
+                await self._wait_a_moment(seen)
+
+    async def _wait_a_moment(self, seen: int) -> None:
+        """Return when something was undone since, or soon: what no such event tells of is not looked for with
+        every commit."""
+        with anyio.move_on_after(MOMENT_S):
+            while self._log.undone_at <= seen:
+                await self._log.wait_past(self._log.head)
+
+    async def _has_work(self) -> bool:
+        """Whether there is anything to do: one look for all of it."""
+        kept = self._copies_kept
+
+        def look(connection: sqlite3.Connection) -> bool:
+            left = (read_planted, read_unerased, has_retracted, has_emptied)
+            return any(find(connection) for find in left) or count_unwanted(connection) != kept
+
+        return anyio.current_time() >= self._copies_due_at or await self._log.read(look)
+
+    async def _do_work(self) -> bool:
+        """Forget and erase; whether something waits for the bus."""
+        await self._forget_what_others_forgot()
+        return await self._erase_all(await self._log.read(read_unerased))
 
     async def _erase_all(self, unerased: tuple[Unerased, ...]) -> bool:
         """Erase what there is to erase; whether something waits for the bus."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from daemon.config_models import Models
 from daemon.logs import Report, quiet
 from daemon.models.embedding import KEYS, EndpointEmbedder
@@ -9,7 +11,7 @@ from daemon.models.endpoint import EndpointKeys
 from daemon.offline.embedder import HashingEmbedder
 from daemon.offline.multilingual import MultilingualEmbedder
 from daemon.offline.static import StaticEmbedder
-from projections.ports import Embedder
+from projections.ports import Embedder, Vectors
 
 # What sentences name when the embedder's endpoint has a key of its own.
 _KEYS = EndpointKeys(KEYS.url, KEYS.model, "models.embed_api_key")
@@ -37,6 +39,43 @@ def make_embedder(models: Models, report: Report = quiet) -> Embedder:
             )
         case _:
             return HashingEmbedder()
+
+
+class Unhurried:
+    """An embedder as those use it for whom nobody waits: at an endpoint its texts come after all others."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+
+    @property
+    def name(self) -> str:
+        """The same: so are the vectors."""
+        return self._embedder.name
+
+    @property
+    def dimensions(self) -> int:
+        """Width of a row."""
+        return self._embedder.dimensions
+
+    @property
+    def trouble(self) -> str | None:
+        """See `Embedder`."""
+        return self._embedder.trouble
+
+    @property
+    def ranks(self) -> bool:
+        """See `Embedder`."""
+        return self._embedder.ranks
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        """See `Embedder`."""
+        if isinstance(self._embedder, EndpointEmbedder):
+            return await self._embedder.embed_unhurried(texts)
+        return await self._embedder.embed(texts)
+
+    async def embed_question(self, text: str) -> Vectors:
+        """See `Embedder`."""
+        return await self._embedder.embed_question(text)
 
 
 async def close_embedder(embedder: Embedder) -> None:

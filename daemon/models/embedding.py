@@ -52,7 +52,7 @@ QUESTION = Patience(3.0, 4.0, 1.0)
 # What every server in order has a vector for, as long as it has one for anything.
 EASY_TEXT = "."
 # Priorities; questions have a slot of their own besides.
-QUESTIONS_FIRST, STORED_NEXT = 0, 1
+QUESTIONS_FIRST, STORED_NEXT, UNHURRIED_LAST = 0, 1, 2
 
 
 class _BatchFailed(EmbedderUnavailable):
@@ -92,7 +92,10 @@ class EndpointEmbedder:
         self._dimensions = dimensions
         self._has_answered = False
         # Bounds what is made ready beside what is out.
-        self._batches_ready = anyio.CapacityLimiter(concurrency)
+        self._batches_ready = {
+            STORED_NEXT: anyio.CapacityLimiter(concurrency),
+            UNHURRIED_LAST: anyio.CapacityLimiter(1),
+        }
         self._stored, self._question = stored, question
         self._batch_texts = BATCH_TEXTS_MAX
         self._full_batches = 0
@@ -127,14 +130,21 @@ class EndpointEmbedder:
 
         Raises `EmbedderUnavailable`, and `TextRefused` when it is a text's fault.
         """
+        return await self._embed(texts, STORED_NEXT)
+
+    async def embed_unhurried(self, texts: Sequence[str]) -> Vectors:
+        """The same, a batch at a time, when no slot is wanted for anything else."""
+        return await self._embed(texts, UNHURRIED_LAST)
+
+    async def _embed(self, texts: Sequence[str], priority: int) -> Vectors:
         batches = list(self._batches([_prepare(text) for text in texts]))
         rows: dict[int, Vectors] = {}
         failures: list[EmbedderUnavailable] = []
 
         async def embed_batch(at: int, batch: list[str]) -> None:
             try:
-                async with self._batches_ready:
-                    rows[at] = await self._embed_or_split(batch)
+                async with self._batches_ready[priority]:
+                    rows[at] = await self._embed_or_split(batch, priority)
             except _BatchFailed as error:
                 # Some models fail for some texts: with a vector of NaN, with status 500.
                 is_refused = self._has_answered and await self._answers_others()
@@ -182,21 +192,24 @@ class EndpointEmbedder:
         if batch:
             yield batch
 
-    async def _embed_or_split(self, texts: list[str]) -> Vectors:
+    async def _embed_or_split(self, texts: list[str], priority: int) -> Vectors:
         """A batch; when the server refuses it, its halves, and of a single text a shorter beginning."""
         try:
             # The times of full batches and of those that are not are no measure of each other.
             kind = f"{self._batch_texts} texts" if len(texts) == self._batch_texts else "fewer texts"
-            return await self._call(texts, self._stored, STORED_NEXT, kind)
+            return await self._call(texts, self._stored, priority, kind)
         except TextRefused:
             if len(texts) > 1:
                 half = len(texts) // 2
                 return np.concatenate(
-                    [await self._embed_or_split(texts[:half]), await self._embed_or_split(texts[half:])]
+                    [
+                        await self._embed_or_split(texts[:half], priority),
+                        await self._embed_or_split(texts[half:], priority),
+                    ]
                 )
             if len(texts[0]) <= TEXT_CHARACTERS_MIN:
                 raise
-            return await self._embed_or_split([texts[0][: len(texts[0]) // 2]])
+            return await self._embed_or_split([texts[0][: len(texts[0]) // 2]], priority)
 
     async def _call(self, texts: list[str], patience: Patience, priority: int, kind: str) -> Vectors:
         """One call with its attempts. Raises `EmbedderUnavailable` or `TextRefused`."""

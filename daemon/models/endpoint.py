@@ -166,18 +166,20 @@ class Endpoint:
         priority: int = 0,
         kind: str = "",
         answer_bytes_max: int = ANSWER_BYTES_MAX,
+        on_let_out: Callable[[], None] = lambda: None,
     ) -> T:
         """One call with its attempts: `body` as JSON to `path` ("/chat/completions"), the answer through `read`.
 
         `read` gets the whole body of a success and raises `AnswerRefused` for one that is not usable, and then it
         is asked once more; for long bodies it is called on a thread. The smaller `priority` goes first; `kind`
-        groups calls that take about as long.
+        groups calls that take about as long; `on_let_out` is called when it has its slot.
         Raises `EndpointUnavailable`, `CallFailed` and `RequestRefused`.
         """
         request = _Request(path, _encode(body), body, kind, answer_bytes_max)
         await self.open()  # takes a second the first time, which is nobody's attempt
         place = self.limiter.queue_up(priority)
         await self._be_let_out(place, patience)
+        on_let_out()
         self._calls += 1
         self._budget.note_call()
         if not self.circuit.is_closed:

@@ -16,8 +16,9 @@ from typing import Final, NamedTuple
 
 from events.memory import Task
 
-# Whose turn it is when there is room for one: fresh turns, then what is refreshed, then what is compacted.
-PRIORITY: Final = {Task.EXTRACT: 0, Task.SUMMARISE: 1, Task.MERGE: 2}
+# Whose turn it is when there is room for one: fresh turns and what their facts wait for, then what is refreshed,
+# then what is compacted.
+PRIORITY: Final = {Task.EXTRACT: 0, Task.JUDGE: 0, Task.SUMMARISE: 1, Task.MERGE: 2}
 # A request that the server was too busy for halves the limit (AIMD: Chiu and Jain, 1989); answers that are only
 # slow take a tenth off it.
 HALVE: Final = 0.5

@@ -28,8 +28,10 @@ from daemon.offline.spans import (
     whole_month,
     whole_year,
 )
+from daemon.offline.third_person import PAST_FORMS
 
 _Match = re.Match[str]
+_WORD = re.compile(r"[a-z']+")
 
 
 def _month_of(match: _Match) -> int | None:
@@ -60,7 +62,19 @@ def _written_day(match: _Match, day: date, *, ahead: bool) -> Span | None:
         return None
     if match["year"]:
         return exact_day(int(match["year"]), month, number)
-    return day_near(day, month, number, ahead=ahead)
+    near = day_near(day, month, number, ahead=ahead)
+    if ahead or near is None or not _has_no_past(match.string):
+        return near
+    # "15 June, in Bremen": nothing tells on which side, so the nearer one is meant.
+    coming = day_near(day, month, number, ahead=True)
+    return coming if coming is not None and coming.first - day < day - near.first else near
+
+
+def _has_no_past(sentence: str) -> bool:
+    """Whether an English sentence has no form of the past in it."""
+    spoken = sentence.casefold().replace("’", "'")
+    told = any(word in PAST_FORMS or word.endswith("ed") for word in _WORD.findall(spoken))
+    return not told and language_of(sentence) == "en"
 
 
 def _written_month(match: _Match, day: date, *, ahead: bool) -> Span | None:

@@ -149,7 +149,7 @@ FUTURE: Final = re.compile(
     r"\b(?:will|going to|gonna|plan(?:s|ning)?|upcoming|looking forward|can't wait"
     r"|hop(?:e|ing) to|tomorrow|next|(?:am|are|is) \w+ing|werden?|wird|wirst|vais|allons|vont"
     r"|irai|voy a|vamos a|va a|planeo)\b"
-    r"|'ll\b|'(?:m|re) \w+ing\b|\b(?:deadline|due)\b"
+    r"|'ll\b|'(?:m|re) \w+ing\b|\b(?:deadline|due)\b|\b(?:I|we) (?:start|begin|leave|move|fly) "
     r"|(?:[会會将將打]|打算|计划|準備|准备|即将|要去|予定|つもり)",
     re.IGNORECASE,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Final
+from typing import Final, NamedTuple
 
 from daemon.offline.date_words import MONTHS, WEEKDAYS
 from daemon.offline.sentences import CJK, language_of, word_set
@@ -68,7 +68,28 @@ _GERMAN = re.compile(
     r"|meine?n?|Meine?|nach|bei)\b"
 )
 
+_HONOURED_JA = re.compile(
+    r"(?:昨日|今日|明日|先日|先週|今週|来週|今朝|今夜|毎日|同僚|友人|友達|上司|隣人|(?<![\u4e00-\u9fff])|(?<=[のはがをにとへも、。]))"
+    r"([\u4e00-\u9fff]{1,4}|[\u30a1-\u30faー]{2,10})(?:さん|くん|ちゃん|様|氏)"
+)
+_NO_NAMES_JA: Final = word_set(
+    "皆 奥 娘 息子 客 医者 嫁 旦那 孫 子 赤 父 母 兄 姉 弟 妹 店員 運転手 神 王 王子 同 彼"
+)
+_HONOURED_ZH = re.compile(
+    r"([王李张刘陈杨赵黄周吴徐孙胡朱高林何郭马罗梁宋郑谢韩唐冯于董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡贾丁魏薛叶阎余潘杜戴夏钟汪田任姜范方石姚谭廖邹熊金陆郝孔崔康毛邱秦江史顾侯邵孟龙万段钱汤尹黎易常武乔贺赖龚文"
+    r"張劉陳楊黃吳孫馬羅鄭謝韓馮蕭鄧許呂蘇盧賈葉閻鍾譚鄒陸龍錢湯賴龔][\u4e00-\u9fff]{0,2}?)(?:先生|女士|小姐|老师|老師|医生|醫生|教授|经理|經理)"
+)
 _Word = re.Match[str]
+
+
+class Name(NamedTuple):
+    """What may be a name, and where it stands; `titled` is the same with its title (Dr. Wu), from `outer` on."""
+
+    label: str
+    start: int
+    end: int
+    outer: int
+    titled: str
 
 
 def find_mentions(sentence: str) -> tuple[Mention, ...]:
@@ -81,6 +102,8 @@ def find_mentions(sentence: str) -> tuple[Mention, ...]:
     eastern = language in ("zh", "ja", "ko")
     shouting = not eastern and text.isupper() and " " in text.strip()
     found: dict[str, bool] = dict.fromkeys(_TITLE.findall(text), False)
+    if eastern:
+        found.update(dict.fromkeys(_honoured(text), False))
     for run in _capital_runs(text):
         begins = not eastern and _begins_sentence(text, run[0].start())
         kept = _trimmed(run, begins=begins)
@@ -91,6 +114,28 @@ def find_mentions(sentence: str) -> tuple[Mention, ...]:
             uncertain = shouting or (alone and (begins or language == "de"))
             found[label] = found.get(label, True) and uncertain
     return tuple(Mention(label, uncertain=uncertain) for label, uncertain in list(found.items())[:MENTIONS_MAX])
+
+
+def _honoured(text: str) -> list[str]:
+    """People in Chinese and Japanese who are named with an honorific: 田中さん, 王小明老师, 王先生."""
+    names = [match[1] for match in _HONOURED_JA.finditer(text) if match[1] not in _NO_NAMES_JA]
+    # A surname alone is too short to be told from other words.
+    return names + [match[1] if len(match[1]) > 1 else match[0] for match in _HONOURED_ZH.finditer(text)]
+
+
+def find_names(sentence: str) -> list[Name]:
+    """Each run of capitals that may be a name, with its place; a genitive is behind its end."""
+    names: list[Name] = []
+    for run in [] if sentence.isupper() else _capital_runs(sentence):
+        kept = _trimmed(run, begins=_begins_sentence(sentence, run[0].start()))
+        label = _label_of(sentence, kept)
+        if label:
+            start, outer = kept[0].start(), kept[0].start()
+            if kept[0] is not run[0] and run[run.index(kept[0]) - 1].group().casefold() in _TITLES:
+                outer = run[run.index(kept[0]) - 1].start()
+            end = start + len(label)
+            names.append(Name(label, start, end, outer, sentence[outer:end] if outer < start else ""))
+    return names
 
 
 def _capital_runs(text: str) -> list[list[_Word]]:

@@ -9,23 +9,26 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from daemon.offline.aliases import SILENT_ROLES, find_aliases
 from daemon.offline.dates import find_interval
 from daemon.offline.entities import LABEL_CHARS_MAX, MENTIONS_MAX, find_mentions
-from daemon.offline.fact_roles import role_of, state_of, topics_of
+from daemon.offline.fact_roles import role_of, split_states, state_of, topics_of
 from daemon.offline.sentences import CJK, language_of, split_sentences
 from daemon.offline.small_talk import is_only_said_to_the_other, is_question, says_nothing
 from daemon.offline.third_person import in_third_person
 from events.memory import ExtractedFact, Mention
+from projections.facts.labels import normalise_label, occurs_in
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from events.memory import Alias
     from projections.ports import ChunkText, TurnText
 
 # A pasted book is a reference, not ten thousand facts; its chunk stays searchable verbatim.
 FACTS_PER_TURN_MAX: Final = 100
 # Enough for a question; more would make the context weigh more than the answer.
 CONTEXT_CHARS_MAX: Final = 200
-# Instructions and tool output are not what somebody said of the world; their chunks stay searchable.
-_SILENT_ROLES: Final = frozenset({"system", "tool"})
 
 _LEANS_BACK = re.compile(
     r"(?:(?:and|but|so|yeah|yes|oh|well),?\s+)?(?:it|it's|its|they|they're|that|that's|this|those|these|he|he's|his|she"
@@ -40,6 +43,7 @@ _CLOSED_QUESTION = re.compile(
     r"(?:^|[,.!]\s*)(?:are|is|was|were|do|does|did|have|has|had|can|will|would)\b|吗|ですか|ますか", re.I
 )
 _WORDS = re.compile(rf"[^\W{CJK}]+|[{CJK}]")
+_EAST = re.compile(f"[{CJK}]")
 _CALLED = re.compile(r"(?:(?<=^)|(?<=[,.!?] )|(?<=\w )|(?<=[,!]))([A-Z][\w'-]+)(?=\s*(?:[,!?.…]|$))")
 
 
@@ -58,21 +62,34 @@ class _Context:
         return f"{self.by}: {self.said}" if self.by else self.said
 
 
-def extract_facts(chunk: ChunkText) -> tuple[ExtractedFact, ...]:
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Who else speaks in a chunk, and who is introduced in it."""
+
+    others: tuple[str, ...]
+    introduced: tuple[str, ...]
+
+
+def extract_facts(chunk: ChunkText, aliases: Sequence[Alias] | None = None) -> tuple[ExtractedFact, ...]:
     """The facts of a chunk in the order of its sentences; small talk yields none.
+
+    `aliases` are those of its turns, which are looked for when they are not given.
 
     A context taken from `chunk.previous` has no position in the chunk: whoever retracts that turn must
     extract this chunk again.
     """
     facts: list[ExtractedFact] = []
+    aliases = find_aliases(chunk.turns) if aliases is None else aliases
+    known = tuple({name: None for each in aliases for name in (each.label, each.alias)})
     before = chunk.previous
     for position, turn in enumerate(chunk.turns):
-        if turn.role not in _SILENT_ROLES:
+        names = _Names(_others(chunk, turn), known)
+        if turn.role not in SILENT_ROLES:
             sentences = split_sentences(turn.text)
             question: _Context | None = None
             if before and sentences and _is_elliptical(sentences[0]):
                 question = _question_of(before, turn, position - 1 if position else None)
-            facts += _facts_of_turn(turn, position, sentences, question, _others(chunk, turn))
+            facts += _facts_of_turn(turn, position, sentences, question, names)
         before = turn
     return tuple(facts)
 
@@ -105,11 +122,12 @@ def _facts_of_turn(
     position: int,
     sentences: list[str],
     question: _Context | None,
-    others: tuple[str, ...],
+    names: _Names,
 ) -> list[ExtractedFact]:
     facts: list[ExtractedFact] = []
     last: _Context | None = None
-    for index, sentence in enumerate(sentences):
+    name = speaker_of(turn)
+    for index, sentence in enumerate(part for each in sentences for part in split_states(each, name)):
         context = None
         if index == 0 and question:
             context = question
@@ -118,7 +136,7 @@ def _facts_of_turn(
         if _is_dropped(sentence, turn) and not (context is question and _answers(sentence, question)):
             continue
         interval = find_interval(sentence, turn.said_at) or (context.interval if context else None)
-        facts.append(_fact(sentence, turn, position, context, interval, others))
+        facts.append(_fact(sentence, turn, position, context, interval, names))
         last = _Context(_shortened(sentence), None, position, interval)
         if len(facts) == FACTS_PER_TURN_MAX:
             break
@@ -139,7 +157,7 @@ def _fact(
     position: int,
     context: _Context | None,
     interval: tuple[int, int] | None,
-    others: tuple[str, ...],
+    names: _Names,
 ) -> ExtractedFact:
     name = speaker_of(turn)
     text = in_third_person(sentence, name, language_of(sentence))
@@ -152,16 +170,19 @@ def _fact(
         time_start=start,
         time_end=end,
         role=role_of(sentence, state, quoted_source=turn.role == "assistant"),
-        mentions=_mentions(name, sentence, context, others),
+        mentions=_mentions(name, sentence, context, names),
         topics=topics_of(sentence),
         state=state,
     )
 
 
-def _mentions(name: str, sentence: str, context: _Context | None, others: tuple[str, ...]) -> tuple[Mention, ...]:
+def _mentions(name: str, sentence: str, context: _Context | None, names: _Names) -> tuple[Mention, ...]:
     """The speaker, then the names in the sentence and in what it leans on; not who is merely called."""
     found: dict[str, bool] = {name: False}
-    spoken = _without_called(sentence, others)
+    # Where no capital shows a name it is known from who speaks, and from who was introduced.
+    known = (*names.others, *names.introduced) if _EAST.search(sentence) else names.introduced
+    found.update((each, False) for each in known if occurs_in(normalise_label(each), normalise_label(sentence)))
+    spoken = _without_called(sentence, names.others)
     for mention in (*find_mentions(spoken), *(find_mentions(context.said) if context else ())):
         found[mention.label] = found.get(mention.label, True) and mention.uncertain
     return tuple(Mention(label, uncertain=uncertain) for label, uncertain in list(found.items())[:MENTIONS_MAX])

@@ -22,36 +22,55 @@ _JOBS = (
     "|electrician|plumber|carpenter|farmer|firefighter|pilot|mechanic|barista|waiter|waitress|architect|dentist"
     "|professor|librarian|translator|editor|analyst|salesman|freelancer|veterinarian|vet|pharmacist|librarian"
 )
+# Whoever is a good cook need not be one.
+_JOB = (
+    r"(?!(?:\w+ )?(?:good|bad|great|terrible|awful|horrible|decent|fast|slow|careful|lousy|big|better)\b)"
+    rf"(?:[\w-]+ ){{0,2}}(?:{_JOBS})\b(?! of\b)"
+)
+# Capitals that are no towns, behind "moved to" or "live in".
+_NO_TOWN = (
+    "Office|Room|Platform|Plan|Windows|Linux|Mac|Android|Apartment|Apt|Unit|Gate|Seat|Level|Phase|Team|Chapter|Step|Page"
+    "|Excel|Slack|January|February|March|April|May|June|July|August|September|October|November|December"
+)
 _PETS = "dog|puppy|pup|cat|kitten|parrot|rabbit|hamster|turtle|horse|goldfish|snake|lizard|bird|guinea pig"
 _STATES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
     (
         "home",
         re.compile(
-            r"\bI(?:'ve|'m| am| have)?(?: (?:just|recently|finally|now|currently|also))?"
+            r"\bI(?:'ve|'m| am| have)?(?: been)?(?: (?:just|recently|finally|now|currently|also))?"
             r" (?:live|lived|living|moved|relocated|based|settled|reside)(?: (?:back|out|away|over|down))?"
-            r" (?:in|to|at) (?:(?:sunny|downtown|the|beautiful) )?[A-Z]"
+            r"(?: from [A-Z]\w*(?: [A-Z]\w*)?)?"
+            rf" (?:in|to|at) (?:(?:sunny|downtown|the|beautiful) )?(?!(?:{_NO_TOWN})\b)[A-Z]"
+            rf"|\b[Ww]e(?:'ve)?(?: just| now)? (?:live|moved|relocated)(?: from [A-Z]\w*)?"
+            rf" (?:in|to) (?!(?:{_NO_TOWN})\b)[A-Z]"
+            r"|\bI\b[^.!?]{0,40} and (?:now|currently) live in [A-Z]"
             r"|\b[Ii]ch (?:wohne|lebe)(?: \w+){0,3} in [A-Z]"
-            r"|\b[Ii]ch bin (?:\w+ ){0,3}nach [A-Z]\w+ (?:um)?gezogen"
-            r"|\b[Jj](?:'habite|e vis)(?: \w+)? à [A-Z]|\b[Jj]'ai déménagé à [A-Z]"
-            r"|\b(?:[Vv]ivo en|[Mm]e mudé a) [A-Z]|我(?:现在|目前|已经|刚|最近)?(?:住在|搬到|搬去)"
+            r"|\b(?:[Ii]ch bin|[Ww]ir sind) (?:\w+ ){0,5}nach [A-Z]\w+ (?:um)?gezogen"
+            r"|\b[Jj](?:'habite|e vis)(?: \w+)? à [A-Z]|\b[Jj]'ai (?:\w+ )?déménagé (?:de [A-Z]\w+ )?à [A-Z]"
+            r"|\b[Jj]e me suis installée? à [A-Z]|\b[Nn]ous avons déménagé à [A-Z]"
+            r"|\b(?:[Vv]ivo (?:\w+ )?en|[Mm]e (?:mudé|he mudado)(?: de [A-Z]\w+)? a) [A-Z]"
+            r"|\b[Nn]os (?:hemos )?muda(?:mos|do) a [A-Z]"
+            rf"|我(?:现在|目前|已经|刚|最近)?(?:从[{CJK}]{{1,10}})?(?:住在|搬到|搬去)"
             r"|に(?:住んでい(?:ます|る)|引っ越し(?:た|ました))"
         ),
     ),
     (
         "employer",
         re.compile(
-            rf"(?:\bI(?: now| currently)? work|{_I_AM} working|\bI(?: just)? started (?:working"
-            rf"|a new job|my new job)"
-            r"|\bI(?: just)? got a (?:new )?job) (?:at|for|with) (?:[A-Z]|(?:a|an|the) (?!living\b))"
-            r"|我(?:现在|目前)?在\S{2,20}(?:工作|上班)|\b[Ii]ch arbeite (?:\w+ )?(?:bei|für) [A-Z]"
+            rf"(?:(?:\bI(?: now| currently)? work|{_I_AM} working) (?:at|for)"
+            r"|\bI(?: just)? (?:started (?:working|a new job|my new job)|got a (?:new )?job) (?:at|for|with)"
+            # Without the post it may be a club or a school.
+            r"|\bI(?:'ve| have)?(?: just)? (?:joined|started at)(?= [A-Z][^,;.!?]{0,60} as an? [a-z]))"
+            r" (?:[A-Z]|(?:a|an|the) (?!living\b))"
+            r"|我(?:现在|目前)?在\S{2,20}(?:工作|上班)|\b[Ii]ch arbeite (?:\w+ )?(?:bei|für(?! Geld)) [A-Z]"
             r"|\b[Tt]rabajo (?:en|para) [A-Z]"
         ),
     ),
     (
         "job",
         re.compile(
-            rf"{_I_AM} an? (?:[\w-]+ ){{0,2}}(?:{_JOBS})\b|\bI(?: now| currently)? work as an? "
-            r"|\bI got (?:promoted to|a job as)\b|\b[Mm]y (?:new )?job is\b"
+            rf"{_I_AM} an? {_JOB}|\bI(?: now| currently)? work as an? "
+            rf"|\bI got (?:promoted to|a job as)\b|\b[Mm]y (?:new )?job is (?:being |as )?an? {_JOB}"
         ),
     ),
     (
@@ -71,21 +90,73 @@ _STATES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
         ),
     ),
 )
+# A state that its speaker says is over: no other one need have taken its place.
+_STATES_LEFT: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
+    (
+        "home",
+        re.compile(
+            r"\bI no longer live in [A-Z]|\bI (?:don't|do not) live in [A-Z][^.!?]{0,40} any ?more\b"
+            r"|\bI(?:'ve)?(?: just)? moved (?:away from|out of) [A-Z]"
+            r"|\b[Ii]ch (?:wohne|lebe) (?:\w+ )?nicht mehr in [A-Z]|\b[Jj]e n'habite plus à [A-Z]"
+            r"|\b[Jj]e ne vis plus à [A-Z]|\b[Yy]a no vivo en [A-Z]|我(?:现在|已经)?不(?:再)?住在"
+            r"|もう.{1,12}に(?:は)?住んでい(?:ない|ません)"
+        ),
+    ),
+    (
+        "employer",
+        re.compile(
+            r"\bI no longer work (?:at|for) [A-Z]"
+            r"|\bI (?:don't|do not) work (?:at|for) [A-Z][^.!?]{0,40} any ?more\b"
+            r"|\bI(?:'ve)?(?: just)? (?:quit|left) my job (?:at|with) [A-Z]"
+            r"|\bI(?:'ve)?(?: was| got| have been| been)(?: just)? (?:laid off|fired|let go) (?:from|by) [A-Z]"
+            r"|\bI(?:'ve)?(?: just)? (?:retired|resigned) from [A-Z]"
+            r"|\b[Ii]ch arbeite (?:\w+ )?nicht mehr (?:bei|für) [A-Z]"
+            r"|\b[Jj]e ne travaille plus (?:chez|pour|à) [A-Z]"
+            r"|\b[Yy]a no trabajo (?:en|para) [A-Z]|我(?:现在|已经)?不(?:再)?在\S{2,20}(?:工作|上班)"
+        ),
+    ),
+    (
+        "diet",
+        re.compile(
+            r"\bI(?:'m| am) no longer (?:a )?(?:vegan|vegetarian|pescatarian)\b"
+            r"|\bI(?:'m| am) not (?:a )?(?:vegan|vegetarian|pescatarian) any ?more\b"
+            r"|\b[Ii]ch bin nicht mehr (?:[Vv]egan|[Vv]egetari)|\b[Yy]a no soy (?:vegan|vegetarian)"
+            r"|\b[Jj]e ne suis plus (?:végan|végétari)"
+        ),
+    ),
+)
 _PET_NAMED = re.compile(
     rf"\b[Mm]y (?:\w+ )?(?:{_PETS})(?:,| named| called| is called| is named|'s name is)? ([A-Z]\w+)"
 )
 _PET_OWNED = re.compile(rf"\bI(?: have|'ve got| own) (?:a|an|one) (?:[\w-]+ ){{0,2}}({_PETS})\b")
 # Whose state it is: without one of these no state pattern can match.
 _OWN = re.compile(
-    r"\bI\b|\b[Mm]y\b|\b[Ww]e\b|\b[Ii]ch\b|\b[Jj][e']|\b[Vv]ivo\b|\b[Mm]e\b|\b[Ss]oy\b|\b[Tt]rabajo\b|我|に"
+    r"\bI\b|\b[Mm]y\b|\b[Ww]e\b|\b[Ii]ch\b|\b[Ww]ir\b|\b[Jj][e']|\b[Nn]ou?s\b|\b[Vv]ivo\b|\b[Mm]e\b|\b[Ss]oy\b"
+    r"|\b[Tt]rabajo\b|我|に"
 )
-# Before or inside a state these make it a wish, a doubt or the past.
+# Before or inside a state these make it a wish, a doubt or the past; May with a capital is a month.
 _NOT_NOW = re.compile(
-    r"\b(?:not|never|n't|will|would|might|may|could|if|when|used to|going to|gonna|plan|hope|hoping"
-    r"|want|wish|almost"
-    r"|nicht|werde|würde|no|ne)\b|n't\b|'(?:ll|d)\b|[没不]",
+    r"\b(?:will|would|might|(?-i:may)|could|if|when|going to|gonna|plan|hope|hoping|want|wish|almost)\b"
+    r"|\b(?:werde|würde)\b|'(?:ll|d)\b",
     re.IGNORECASE,
 )
+# These only in the same part of the sentence: "I don't live in Boston anymore, I live in Davis".
+_NOT_SO = re.compile(r"\b(?:not|never|used to|no|nicht|ne)\b|n't\b|[没不]", re.IGNORECASE)
+# In front of it these make it what somebody else says, or a story.
+_NOT_OWN = re.compile(
+    r"[\"“”„«»「『]|(?<=\w )(?<!^So )\w+:|\b(?:was|were|is|are|be) like\b"
+    r"|(?<!I )(?<!I've )(?<!As I )\b(?i:say|says|said|tells?|told|asks?|asked|thinks?|thought|believes?|believed"
+    r"|claims?|claimed|sagt|sagte|meint|meinte|glaubt|dit|pense|croit|dice|dijo|cree|piensa)\b"
+    r"|\b(?i:imagin|suppos|pretend|dream|dreamt|wonder|träum|geträumt|rêv|sueñ|soñ)\w*"
+    r"|\b(?i:whether|feels? like|as though)\b"
+    r"|\b(?i:story|stories|novel|song|lyrics|poem|movie|film|game|character|roleplay|wenn|falls|angenommen)\b"
+    r"|(?:^|[,;:] ?)[Ss]i\b"
+    rf"|\b[Ii]n (?:the )?(?!(?:{_NO_TOWN}|Spring|Summer|Fall|Autumn|Winter)\b)[A-Z][\w' ]*,? $"
+    r"|[说說告诉问以为].{0,3}我?$|如果|要是|假如|梦|小说|游戏|もし|夢"
+    r"|(?<!私)(?<!僕)(?<!俺)(?<!わたし)(?<!ぼく)(?<!今)(?<!現在)(?<!いま)[はが]"
+)
+_AND_I = re.compile(r",? and (?=I(?:'m|’m)? |(?:now |currently )?(?:live in|work (?:at|for|as)) )")
+_PART_END = re.compile(r"[,;，；–—]\s*|\bbut\b|\bsondern\b|\bmais\b|\bpero\b|但是?")
 
 _CONSTRAINT = re.compile(
     r"\ballerg|\bintoleran|\b(?:can't|cannot|can not) (?!wait|believe|imagine|get enough|stop|help"
@@ -168,7 +239,8 @@ _HINTS: Final[tuple[tuple[FactRole, frozenset[str], re.Pattern[str]], ...]] = (
 _STATE_HINTS: Final = word_set(
     "live lived living moved relocated based settled reside wohne lebe bin habite j'habite vis déménagé vivo mudé"
     " work working started job arbeite trabajo a an promoted vegan vegetarian pescatarian gluten keto eat"
-    " intolerant veganer vegana vegano single married engaged divorced separated widowed my have i've own"
+    " intolerant veganer vegana vegano single married engaged divorced separated widowed my have i've own gezogen"
+    " umgezogen lebe mudado mudamos quit left laid fired let retired resigned soy vegetarier travaille vis"
 )
 
 
@@ -200,17 +272,42 @@ def _is_event(sentence: str, words: list[str]) -> bool:
 def state_of(sentence: str, speaker: str) -> StateOf | None:
     """The state that the sentence sets for its speaker, if a pattern tells: (speaker, "home")."""
     plain = sentence.replace("’", "'")
-    if not _OWN.search(plain) or (plain.isascii() and _STATE_HINTS.isdisjoint(_WORDS.findall(plain.casefold()))):
+    if plain.endswith(("?", "？")) or not _OWN.search(plain):
+        return None
+    if plain.isascii() and _STATE_HINTS.isdisjoint(_WORDS.findall(plain.casefold())):
         return None
     for attribute, pattern in _STATES:
         match = pattern.search(plain)
-        if match and not (_NOT_NOW.search(plain, 0, match.end()) and "don't eat" not in match[0]):
+        if match and ("don't eat" in match[0] or _is_so(plain, match)):
+            return StateOf(speaker, attribute)
+    for attribute, pattern in _STATES_LEFT:
+        match = pattern.search(plain)
+        if match and not _NOT_NOW.search(plain, 0, match.end()) and not _NOT_OWN.search(plain[: match.start()]):
             return StateOf(speaker, attribute)
     # A second dog does not end the first, so a pet's attribute names the animal.
     pet = _PET_NAMED.search(plain) or _PET_OWNED.search(plain)
-    if pet and not _NOT_NOW.search(plain, 0, pet.end()):
+    if pet and _is_so(plain, pet):
         return StateOf(speaker, f"pet {pet[1].casefold()}")
     return None
+
+
+def split_states(sentence: str, speaker: str) -> list[str]:
+    """The sentence in parts where it sets two states ("I live in Rome and work for Eni"), for a fact has one."""
+    for joint in _AND_I.finditer(sentence):
+        one, other = sentence[: joint.start()], sentence[joint.end() :]
+        other = other if other.startswith("I") else f"I {other}"
+        first, second = state_of(one, speaker), state_of(other, speaker)
+        if first and second and first != second:
+            return [f"{one}.", *split_states(other, speaker)]
+    return [sentence]
+
+
+def _is_so(sentence: str, said: re.Match[str]) -> bool:
+    """Whether what was found is neither wished for, nor doubted, nor said not to be so."""
+    if _NOT_NOW.search(sentence, 0, said.end()) or _NOT_OWN.search(sentence[: said.start()]):
+        return False
+    start = max((end.end() for end in _PART_END.finditer(sentence, 0, said.start())), default=0)
+    return _NOT_SO.search(sentence, start, said.end()) is None
 
 
 def topics_of(sentence: str) -> tuple[str, ...]:

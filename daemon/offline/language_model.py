@@ -16,14 +16,15 @@ import anyio.to_thread
 
 from daemon.offline.sentences import CJK, split_sentences
 from daemon.offline.small_talk import FILLERS, says_nothing
+from events.decisions import PairVerdict
 from events.time import Instant, to_datetime
-from projections.ports import FactsRead, TextWritten
+from projections.ports import FactsRead, PairsRead, TextWritten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from events.memory import ExtractedFact, Task
-    from projections.ports import ChunkText, IntervalText, MemberText
+    from events.memory import Task
+    from projections.ports import ChunkText, IntervalText, MemberText, PairText
 
 # As long as a handful of facts: what a query can be compared with, and a parent can be made of.
 SUMMARY_CHARS_MAX: Final = 600
@@ -59,7 +60,7 @@ class OfflineLanguageModel:
     @property
     def name(self) -> str:
         """The rules, by number."""
-        return "offline-rules-1"
+        return "offline-rules-2"
 
     def version_of(self, task: Task) -> str:
         """Nothing: the name says all."""
@@ -69,10 +70,10 @@ class OfflineLanguageModel:
     async def extract_facts(self, chunk: ChunkText) -> FactsRead:
         """The facts of a chunk, in the order of its turns; none is an answer too."""
         if self._compiled and sum(len(turn.text) for turn in chunk.turns) <= INLINE_CHARS_MAX:
-            return FactsRead(_extract(chunk))
-        facts = await anyio.to_thread.run_sync(_extract, chunk)
+            return _extract(chunk)
+        read = await anyio.to_thread.run_sync(_extract, chunk)
         self._compiled = True
-        return FactsRead(facts)
+        return read
 
     async def summarise(self, interval: IntervalText) -> TextWritten:
         """The sentences that say most, in time order, each day named once; never longer than the children."""
@@ -86,6 +87,10 @@ class OfflineLanguageModel:
         if sum(len(member.text) for member in kept) <= INLINE_CHARS_MAX:
             return TextWritten(merge_of(kept))
         return TextWritten(await anyio.to_thread.run_sync(partial(merge_of, kept)))
+
+    async def judge(self, pairs: Sequence[PairText]) -> PairsRead:
+        """What is asked about is near by rule, and a rule has no better judgement: all of it is the same."""
+        return PairsRead((PairVerdict.SAME,) * len(pairs))
 
 
 def day_label(at: Instant) -> str:
@@ -121,11 +126,13 @@ def summary_of(children: Sequence[MemberText]) -> str:
     return _cut(f"{lines[0].speaker}{lines[0].text}", budget) if lines else ""
 
 
-def _extract(chunk: ChunkText) -> tuple[ExtractedFact, ...]:
+def _extract(chunk: ChunkText) -> FactsRead:
     # The patterns of dates and names take 70 ms to compile, which no start has to wait for.
+    from daemon.offline.aliases import find_aliases
     from daemon.offline.extraction import extract_facts
 
-    return extract_facts(chunk)
+    aliases = find_aliases(chunk.turns)
+    return FactsRead(extract_facts(chunk, aliases), aliases=aliases)
 
 
 def merge_of(members: Sequence[MemberText]) -> str:

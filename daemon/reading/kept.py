@@ -52,10 +52,13 @@ def invented(sources: Sequence[str], text: str, also: Sequence[str] = ()) -> tup
     `also`: what else it may say, as the members' days in words ("[8 May 2023]"). A number up to the count of the
     sources may be a count of them and is let pass, and so is a number word: "twice", "three times".
     """
+    said = normal(text)
+    if not _DIGIT.search(said):
+        return ()  # as most: nothing is to be looked up in the sources
     allowed = values_in(normal("\n".join((*sources, *also))).casefold())
     allowed.update(str(count) for count in range(len(sources) + 1))
     found: dict[str, None] = {}
-    for number in find_numbers(normal(text)):
+    for number in find_numbers(said):
         if _DIGIT.search(number.written) and not agree(number.written, number.values, allowed):
             found[number.written] = None
             if len(found) == DETAILS_MAX:

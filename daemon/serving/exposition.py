@@ -86,6 +86,8 @@ def _show_status(status: DaemonStatus) -> Iterator[Metric]:
     yield _gauge("worker_waiting_for_model", "Pieces of work that wait for a model.", worker.waiting_for_model)
     yield _gauge("parked_work", "Pieces of work that were given up until somebody looks.", worker.parked)
     yield _gauge("vectors_waiting", "Memories whose vectors are not made yet.", status.models.vectors_waiting)
+    of_nodes = status.models.node_vectors_waiting
+    yield _gauge("node_vectors_waiting", "Nodes of trees whose vectors are not made yet.", of_nodes)
     yield _gauge("memories_loaded", "Users whose Memory is loaded.", status.daemon.memories_loaded)
     yield _gauge(
         "memories_bytes", "Room that the search of the loaded Memories takes.", status.daemon.memories_bytes

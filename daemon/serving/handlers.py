@@ -9,7 +9,7 @@ from daemon.asking.differences import Differences, DiffParams
 from daemon.asking.listings import Listings, NoParams, SessionParams, UserParams, find_user
 from daemon.asking.query_params import QueryParams
 from daemon.asking.session_events import SessionEvents, SessionEventsParams
-from daemon.asking.structures import PageParams, Structures
+from daemon.asking.structures import FactsParams, PageParams, Structures
 from daemon.asking.tree_nodes import TreeNodesReader, TreeParams
 from daemon.asking.why import Provenance, WhyParams
 from daemon.building.compaction import CompactionResult, Compactor
@@ -48,7 +48,7 @@ METHODS: dict[str, str] = {
     "turns.retract": "publish that a turn was taken back: its words and what was made of them are erased",
     "users.forget": "forget all of a user and erase it",
     "users.list": "the users of the store",
-    "facts.list": "the facts of a user in time order, page by page",
+    "facts.list": "the facts of a user in time order, or their contradictions, page by page",
     "facts.get": "one fact",
     "facts.correct": "say what is so in place of a fact",
     "facts.retract": "say that a fact is not so: it is shown no more, also when its turns are read again",
@@ -153,7 +153,7 @@ def make_handlers(parts: Answering) -> Handlers:
         "turns.retract": Method(RetractParams, parts.publisher.retract_turn, True, WRITE_DEADLINE_S),
         "users.forget": Method(ForgetUserParams, forget_user, True, WORK_DEADLINE_S),
         "users.list": Method(NoParams, listings.users, False, READ_DEADLINE_S),
-        "facts.list": Method(PageParams, structures.facts, False, READ_DEADLINE_S),
+        "facts.list": Method(FactsParams, structures.facts, False, READ_DEADLINE_S),
         "facts.get": Method(FactParams, parts.corrections.get, False, READ_DEADLINE_S),
         "facts.correct": Method(CorrectParams, parts.corrections.correct, True, WRITE_DEADLINE_S),
         "facts.retract": Method(FactParams, parts.corrections.retract, True, WRITE_DEADLINE_S),

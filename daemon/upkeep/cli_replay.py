@@ -106,6 +106,7 @@ class Printer:
         sentence = {
             "extract": "chunk {} has no extraction",
             "admit": "the fact at {} (seq/n) is not admitted",
+            "route": "the fact {} is not routed to scenes",
             "summarise": "node {} has no summary",
         }[missing.task].format(missing.about[:ID_CHARACTERS] if missing.scope else missing.about)
         return sentence if missing.scope is None else f"{sentence}, in {self._scope(memory, missing.scope)}"
@@ -132,6 +133,12 @@ class Printer:
                 yield f"{said}: {_list(ids)}"
         if changes.occurrences_waiting:
             yield f"facts to admit: {changes.occurrences_waiting:+}"
+        if changes.facts_unrouted:
+            yield f"facts to route: {changes.facts_unrouted:+}"
+        if changes.pairs_judged:
+            yield f"pairs judged: {changes.pairs_judged:+}"
+        if changes.promoted:
+            yield "facts are compared by other vectors from now on"
         for move in changes.scopes:
             yield f"{self._scope(memory, move.scope)}: {len(move.joined)} facts joined, {len(move.left)} left"
         for tree in changes.trees:
@@ -185,6 +192,8 @@ class Printer:
             return f"session {memory.session_ids.get(session) or _short(session)}"
         if scope.kind is ScopeKind.USER:
             return "user"
+        if scope.kind is ScopeKind.SCENE:
+            return f"scene {_short(bytes.fromhex(scope.name))}"
         if self.texts:
             return f"entity {scope.name}"
         return f"entity {self._numbers.setdefault(scope.name, len(self._numbers) + 1)}"
@@ -205,6 +214,8 @@ _SAID = {
     "facts_founded": "facts founded",
     "facts_joined": "facts joined",
     "facts_gone": "facts gone",
+    "facts_superseded": "states ended",
+    "facts_standing": "states hold again",
     "summaries": "summaries noted",
     "groups_made": "groups made",
     "groups_undone": "groups undone",

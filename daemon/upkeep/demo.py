@@ -37,6 +37,7 @@ START_WITHIN_S = 30.0
 BUILD_WITHIN_S = 120.0
 COMPACTION_RATIO = 0.5
 TEXT_SHOWN = 110
+LISTED_MAX = 1_000
 
 
 @dataclass(slots=True)
@@ -162,11 +163,11 @@ async def _count(client: AsyncClient) -> tuple[int, int]:
     facts = 0
     after: str | None = None
     while True:
-        page = await client.facts(DEMO_USER_ID, limit=1000, after=after)
+        page = await client.facts(DEMO_USER_ID, limit=LISTED_MAX, after=after)
         facts += len(page.facts)
         after = page.next
         if after is None:
-            return facts, len(await client.trees(DEMO_USER_ID))
+            return facts, len(await client.trees(DEMO_USER_ID, limit=LISTED_MAX))
 
 
 async def _ask(run: _Run, client: AsyncClient, question: DemoQuestion, *, forgotten: bool) -> None:
@@ -232,7 +233,7 @@ def meets(memory: Memory, evidence: Evidence) -> bool:
 
 async def _conclude(run: _Run, client: AsyncClient, turns: int) -> int:
     facts, trees = await _count(client)
-    groups = len((await client.units(DEMO_USER_ID)).groups)
+    groups = len((await client.units(DEMO_USER_ID, limit=LISTED_MAX)).groups)
     for failure in run.failures:
         run.console.print(f"[red]{escape(failure)}[/]")
     verdict = "OK" if not run.failures else "FAILED"
@@ -249,8 +250,10 @@ async def _stay(console: Console, folder: Path, process: subprocess.Popen[bytes]
         f"\nThe daemon goes on in {folder}; Ctrl-C ends it and removes the folder. In another terminal:\n"
         f"  export MEMFOREST_SOCKET_PATH={socket_path}\n"
         f'  memforest query {DEMO_USER_ID} "Where did I live before?"\n'
+        f'  memforest query {DEMO_USER_ID} "Where do I live?" --valid-at 2024-06-01\n'
         f"  memforest sessions {DEMO_USER_ID}\n"
         f"  memforest facts {DEMO_USER_ID}\n"
+        f"  memforest tree {DEMO_USER_ID}\n"
         f"  memforest status\n"
         f"  memforestd verify --data {folder}"
     )

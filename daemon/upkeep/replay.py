@@ -19,10 +19,11 @@ from events.hindsight import Hindsight, read_hindsight
 from events.log import LogReader
 from events.reading import read_user
 from events.registry import knows_session, knows_user, read_user_references
-from projections.changes import Changes, Watch
+from projections.changes import Changes
 from projections.digests import MemoryDigest, digest_memory
 from projections.facts.scopes import Scope
 from projections.memory import Memory, MemoryParameters
+from projections.watching import Watch
 
 
 class NothingToReplay(MemForestError):
@@ -171,6 +172,12 @@ def find_missing(memory: Memory, session: Reference | None = None) -> list[Missi
         for pointer, occurrence in sorted(memory.canon.waiting.items())
         if session in (None, occurrence.session)
     ]
+    if memory.promoted is not None:  # else it is of before there were scenes
+        missing += [
+            Missing("route", fact.hex())
+            for fact in memory.placement.scenes.unrouted
+            if session is None or session in memory.canon.facts[fact].sessions
+        ]
     missing += [
         Missing("summarise", work.digest.hex(), work.scope)
         for work in memory.forest.plan_summaries()

@@ -14,6 +14,7 @@ from memforest.output import Screen, shown, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
 
     from memforest.explained import Candidate, Explanation, Parameters
     from memforest.types import Answer, Memory
@@ -60,7 +61,9 @@ def _passage(place: int, memory: Memory, best: float) -> Table:
     head = Text()
     head.append(bar(memory.score / best if best > 0 else 0.0), style="blue")
     head.append(f" {memory.score:.2f}  ", style="bold")
-    head.append(_day(memory), style="bold")
+    head.append(_day(memory.said_at), style="bold")
+    if memory.valid_until is not None:
+        head.append(f", until {_day(memory.valid_until)}", style="bold")
     head.append(f"  {memory.kind}", style=_KIND_STYLES.get(memory.kind, ""))
     grid = Table.grid(padding=(0, 1))
     grid.add_row(Text(f"{place:>2}", style="bold"), head)
@@ -82,10 +85,8 @@ def bar(share: float) -> str:
     return ("█" * full + (_BAR[rest] if rest else "")).ljust(_BAR_CELLS)
 
 
-def _day(memory: Memory) -> str:
-    if memory.said_at is None:
-        return ""
-    return f"{memory.said_at.day} {memory.said_at:%B %Y}"
+def _day(at: datetime | None) -> str:
+    return "" if at is None else f"{at.day} {at:%B %Y}"
 
 
 def _sources(memory: Memory) -> str:

@@ -49,7 +49,14 @@ def complete_scope(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     user = ctx.params.get("user")
     if not user:
         return []
-    return _complete(ctx, incomplete, lambda client: ((t.scope, t.kind) for t in client.call(calls.trees(user))))
+    return _complete(
+        ctx,
+        incomplete,
+        lambda client: (
+            (t.scope, f"{t.kind}: {t.name}" if t.kind == "scene" else t.kind)
+            for t in client.call(calls.trees(user))
+        ),
+    )
 
 
 def complete_parked(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -8,14 +8,14 @@ import click
 
 from memforest import calls
 from memforest.commands.options import with_daemon
-from memforest.output import counted
+from memforest.output import counted, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from memforest.client import Client
     from memforest.output import Screen
-    from memforest.past import Difference
+    from memforest.past import Difference, StateEnded
 
 GONE = "(words erased)"
 
@@ -45,6 +45,15 @@ def diff(client: Client, screen: Screen, a: str, b: str | None, user: str) -> No
     screen.answer(client, calls.diff(user, read_position(a), None if b is None else read_position(b)), show)
 
 
+def _until(state: StateEnded, texts: Mapping[str, str | None]) -> str:
+    """When a state ended, and by what: in its words where they are at hand."""
+    until = f"until {shown(state.until, people=True)[:10]}" if state.until else "until it ended"
+    if state.by is None:
+        return until
+    said = texts.get(state.by)
+    return f'{until}, by "{said}"' if said else f"{until}, by {state.by}"
+
+
 def read_position(text: str) -> int | str:
     """A user_seq when it is a number, otherwise an instant, which the daemon reads."""
     return int(text) if text.isascii() and text.isdecimal() else text
@@ -61,6 +70,11 @@ def _rows(difference: Difference) -> Iterator[tuple[str, str, str, str]]:
             read = f"read {counted(fact.occurrences, 'time')}, {fact.occurrences_before} before"
             yield "~", "fact", fact.id, f"{fact.text or GONE} ({read})"
     for scope in difference.scopes:
-        yield "~", scope.kind, scope.scope, f"{counted(len(scope.joined), 'fact')} joined, {len(scope.left)} left"
+        moved = f"{counted(len(scope.joined), 'fact')} joined, {len(scope.left)} left"
+        yield "~", scope.kind, scope.scope, f"{scope.name}: {moved}" if scope.name else moved
+    texts = {fact.id: fact.text for fact in difference.came} | {fact.id: fact.text for fact in difference.changed}
+    for state in difference.ended:
+        yield "~", "ended", state.id, f"{state.text or GONE} ({_until(state, texts)})"
+    yield from (("~", "holds again", fact.id, fact.text or GONE) for fact in difference.standing)
     yield from (("+", "group", group.id, group.text or GONE) for group in difference.groups_made)
     yield from (("-", "group", group.id, group.text or GONE) for group in difference.groups_undone)

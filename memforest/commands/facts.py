@@ -15,9 +15,11 @@ from memforest.errors import NotFound
 from memforest.wire import JsonObject
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from memforest.client import Client
+    from memforest.fact_types import Fact, FactConflict, FactSettled
     from memforest.output import Screen
-    from memforest.types import Fact, FactSettled
 
 # A page of facts stays far below an answer's bound, and a long list starts to show at once.
 _PAGE = 500
@@ -44,12 +46,15 @@ def facts() -> None:
 @facts.command("list")
 @click.argument("user", shell_complete=complete_user)
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many; all of them otherwise.")
+@click.option("--conflicts", is_flag=True, help="Facts that contradict each other, side by side, and why.")
 @with_daemon
-def list_facts(client: Client, screen: Screen, user: str, limit: int | None) -> None:
-    """List what is known of USER, one fact a line."""
-    call = calls.facts(user, limit=min(limit or _PAGE, _PAGE))
+def list_facts(client: Client, screen: Screen, user: str, limit: int | None, conflicts: bool) -> None:
+    """List what is known of USER, one fact a line; or what contradicts itself in it."""
+    call = calls.facts(user, limit=min(limit or _PAGE, _PAGE), conflicts=conflicts)
     found: list[Fact] = []
+    pairs: list[FactConflict] = []
     raw: list[object] = []
+    raw_pairs: list[object] = []
     while True:
         try:
             result = client.request(call.method, call.params, repeatable=True)
@@ -60,13 +65,17 @@ def list_facts(client: Client, screen: Screen, user: str, limit: int | None) -> 
         page = call.read(result)
         found += page.facts
         raw += result["facts"]
-        wanted = (limit - len(found)) if limit else _PAGE
+        pairs += page.conflicts
+        raw_pairs += result.get("conflicts", ())
+        wanted = (limit - len(pairs if conflicts else found)) if limit else _PAGE
         # A page without facts ends it too, or a cursor that stands still would go on for ever.
         if page.next is None or not page.facts or wanted <= 0:
             break
         params: JsonObject = {**call.params, "limit": min(wanted, _PAGE), "after": page.next}
         call = replace(call, params=params)
-    if screen.as_json:
+    if conflicts:
+        _show_conflicts(screen, {fact.id: fact for fact in found}, pairs, {"facts": raw, "conflicts": raw_pairs})
+    elif screen.as_json:
         screen.json({"facts": raw[:limit]})
     else:
         _show(screen, *found[:limit])
@@ -78,7 +87,7 @@ def list_facts(client: Client, screen: Screen, user: str, limit: int | None) -> 
 @with_daemon
 def get(client: Client, screen: Screen, user: str, fact: str) -> None:
     """Show one FACT of USER, by its id."""
-    screen.answer(client, calls.fact(user, fact), lambda found: _show(screen, found))
+    screen.answer(client, calls.fact(user, fact), lambda found: _show_one(screen, found))
 
 
 @facts.command()
@@ -124,7 +133,7 @@ def pin(client: Client, screen: Screen, user: str, fact: str, off: bool) -> None
 
 def _show(screen: Screen, *found: Fact) -> None:
     screen.table(
-        ("id", "when", "kind", "pinned", "sessions", "fact"),
+        ("id", "when", "kind", "until", "pinned", "sessions", "fact"),
         (_row(screen, fact) for fact in found),
         empty="No facts yet.",
     )
@@ -132,7 +141,51 @@ def _show(screen: Screen, *found: Fact) -> None:
 
 def _row(screen: Screen, fact: Fact) -> tuple[object, ...]:
     interval = screen.interval(fact.time_start, fact.time_end)
-    return fact.id, interval, fact.role, fact.pinned or None, fact.sessions, fact.text
+    # How long a state held: an event is over with its time.
+    until = None
+    if fact.attribute is not None:
+        until = screen.until(fact.valid_until) or ("still" if screen.is_terminal else None)
+    return fact.id, interval, fact.role, until, fact.pinned or None, fact.sessions, fact.text
+
+
+def _show_one(screen: Screen, fact: Fact) -> None:
+    """A fact; and of a state how long it held, and what was before and after it."""
+    _show(screen, fact)
+    if fact.attribute is not None:
+        span = screen.interval(fact.valid_from, fact.valid_until)
+        still = "" if fact.valid_until else ", and still"
+        near = (("before it", fact.predecessor), ("after it", fact.successor))
+        beside = "".join(f"; {where} {neighbour}" for where, neighbour in near if neighbour)
+        screen.note(f"{fact.attribute} of {fact.entity}: {span}{still}{beside}")
+
+
+def _show_conflicts(
+    screen: Screen, facts: dict[str, Fact], conflicts: Sequence[FactConflict], raw: JsonObject
+) -> None:
+    """Each contradiction as two neighbouring lines with the same reason."""
+    if screen.as_json:
+        screen.json(raw)
+        return
+    rows = [
+        (
+            _reason(conflict),
+            facts[each].id,
+            screen.interval(facts[each].time_start, facts[each].time_end),
+            facts[each],
+        )
+        for conflict in conflicts
+        for each in (conflict.one, conflict.other)
+        if each in facts
+    ]
+    screen.table(
+        ("conflict", "id", "when", "sessions", "fact"),
+        ((reason, fact_id, when, fact.sessions, fact.text) for reason, fact_id, when, fact in rows),
+        empty="Nothing contradicts itself.",
+    )
+
+
+def _reason(conflict: FactConflict) -> str:
+    return conflict.reason if conflict.attribute is None else f"{conflict.attribute} of {conflict.entity}"
 
 
 def _show_settled(screen: Screen, settled: FactSettled) -> None:

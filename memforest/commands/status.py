@@ -37,6 +37,8 @@ def status(client: Client, screen: Screen, user: str | None) -> None:
                 "lag_s": mark.lag_s,
             }
         if screen.is_terminal:
+            if mark is not None and not mark.pending:
+                sections.pop("waits", None)
             lines = [
                 line
                 for name, part in sections.items()

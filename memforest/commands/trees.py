@@ -24,13 +24,18 @@ if TYPE_CHECKING:
 
 # A page stays far below an answer's bound.
 _PAGE = 500
+_TREES_MAX = 1_000
+# As many digits of a scene's id as people see.
+_ID_CHARACTERS = 8
+# As much of what a tree says as people read in a list of many; the tree itself has all of it.
+_ROOT_CHARACTERS = 160
 
 
 @click.command()
 @click.argument("user", shell_complete=complete_user)
 @click.argument("scope", required=False, shell_complete=complete_scope)
 @click.option(
-    "--kind", type=click.Choice(["session", "entity", "user"]), help="What SCOPE is, where it is unclear."
+    "--kind", type=click.Choice(["session", "entity", "scene", "user"]), help="What SCOPE is, where it is unclear."
 )
 @click.option("--node", metavar="ID", help="Only what is below this node.")
 @click.option("--depth", type=click.IntRange(1, 32), default=2, show_default=True, help="Levels below the root.")
@@ -52,11 +57,12 @@ def tree(
 ) -> None:
     """Show the tree of SCOPE of USER from its root downwards; without SCOPE, list the trees there are.
 
-    SCOPE is a session, the label of an entity, or `user` for all that is known of USER.
+    SCOPE is a session, the label of an entity, `user` for all that is known of USER, or the id of a scene (what
+    was said of one subject), of which the first digits do.
     """
     if scope is None and kind is None:
         try:
-            screen.answer(client, calls.trees(user, limit=1000), lambda found: _show_trees(screen, found))
+            screen.answer(client, calls.trees(user, limit=_TREES_MAX), lambda found: _show_trees(screen, found))
         except NotFound:
             _show_nobody(screen, {"trees": []})
         return
@@ -86,15 +92,38 @@ def _show_trees(screen: Screen, found: tuple[Tree, ...]) -> None:
     screen.table(
         ("scope", "kind", "leaves", "height", "nodes", "dirty", "what it says"),
         (
-            (one.scope, one.kind, one.leaves, one.height, one.nodes, int(one.dirty), _first_line(one.root_text))
+            (
+                _scope_cell(screen, one),
+                one.kind,
+                one.leaves,
+                one.height,
+                one.nodes,
+                int(one.dirty) or (None if screen.is_terminal else 0),
+                _first_line(one.root_text, _ROOT_CHARACTERS if screen.is_terminal else None),
+            )
             for one in found
         ),
         empty="No tree yet: nothing of this user is remembered.",
     )
+    if len(found) >= _TREES_MAX:
+        screen.note(f"Only the {_TREES_MAX} largest are shown.")
 
 
-def _first_line(text: str | None) -> str | None:
-    return None if text is None else " / ".join(text.split("\n"))
+def _scope_cell(screen: Screen, one: Tree) -> str:
+    """What a tree is called by, here and on the command line.
+
+    Of a scene people also read what it is about, of an entity which other names it has.
+    """
+    if not screen.is_terminal:
+        return one.scope
+    if one.kind != "scene":
+        return f"{one.scope} ({', '.join(one.aliases)})" if one.aliases else one.scope
+    return f"{one.scope[:_ID_CHARACTERS]} {one.name or ''}".rstrip()
+
+
+def _first_line(text: str | None, characters_max: int | None) -> str | None:
+    line = None if text is None else " / ".join(text.split("\n"))
+    return line if line is None or len(line) <= (characters_max or len(line)) else f"{line[:characters_max]}…"
 
 
 def _walk(node: TreeNode, depth: int = 0) -> Iterator[tuple[int, TreeNode]]:

@@ -1,19 +1,20 @@
-"""Canonical facts: sets of occurrences, and the decision which occurrence joins which fact.
+"""Canonical facts: sets of occurrences, as they were admitted (`admission` plans that).
 
-Today identical text with the same anchor is one fact; the same event on another day is another fact
-(algorithms.md 1, reference-code.md A14). Text, anchors and entities come from the occurrences that survive.
+Identical text with the same anchor is one fact, and so are near duplicates; the same event on another day is
+another fact (algorithms.md 1, reference-code.md A14). Text, anchors and entities come from the occurrences that
+survive.
 """
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
 from sys import intern
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from events.decisions import PairsJudged, PairVerdict
 from events.envelope import RecordedEvent, Reference, identify
 from events.memory import (
     Admission,
@@ -29,18 +30,34 @@ from events.memory import (
 )
 from events.time import Instant
 from projections.facts.labels import normalise_label
+from projections.facts.stances import Stance
+from projections.facts.states import State, read_state
+from projections.facts.wording import fold_text, own_part, read_figures
 
 _DAY_MS = 86_400_000
-# Admissions an event: folding one takes a few milliseconds of the loop, not more.
-ADMISSIONS_MAX = 16
+
+# Two readings, the later one first.
+Pair: TypeAlias = tuple[Pointer, Pointer]
+# The days and figures of a `Likeness`: near duplicates have the same.
+Block: TypeAlias = tuple[int, int, bytes]
 
 
 class Likeness(NamedTuple):
-    """What two occurrences share when they are one fact: normalised text, and the days they speak of."""
+    """What two occurrences share when they are one fact: normalised text, and the days they speak of.
+
+    `figures`: the numbers and the negation of the text, and what it says itself if it leans on another, as a hash;
+    empty when it has none.
+    """
 
     text: bytes
     first_day: int
     last_day: int
+    figures: bytes = b""
+
+    @property
+    def block(self) -> Block:
+        """What it shares with near duplicates, too."""
+        return self[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +81,7 @@ class Occurrence:
     length: int
     corrected: bool = False
     pinned: bool = False
+    state: State | None = None
 
 
 @dataclass(slots=True)
@@ -110,29 +128,68 @@ class Canon:
     def __init__(self) -> None:
         self.facts: dict[FactId, Fact] = {}
         self.waiting: dict[Pointer, Occurrence] = {}
+        # What a model said of two readings, the later one first.
+        self.verdicts: dict[Pair, PairVerdict] = {}
+        # What it took for one and may not be yet. No part of the fold: whoever plans takes away what is.
+        self.unjoined: dict[Pair, None] = {}
+        # The events whose readings a model could not be asked about; the rule decides on those.
+        self.given_up: dict[tuple[int, ...], None] = {}
         self._by_likeness: dict[Likeness, FactId] = {}
+        self._fact_of: dict[Pointer, FactId] = {}
+        self._by_block: dict[Block, list[FactId]] = {}
 
     def add_occurrences(self, occurrences: Sequence[Occurrence]) -> None:
         """Occurrences of a new extraction wait until they are admitted."""
         self.waiting.update((occurrence.pointer, occurrence) for occurrence in occurrences)
 
-    def apply(self, event: FactsAdmitted) -> list[tuple[Fact, Occurrence]]:
-        """Admit; the facts that were founded or joined, with the occurrence that did."""
-        touched: list[tuple[Fact, Occurrence]] = []
+    def apply(
+        self, event: FactsAdmitted, take_out: Callable[[Fact], None] | None = None
+    ) -> Iterator[tuple[Fact, Occurrence]]:
+        """Admit one after the other; each fact that was founded or joined, with the occurrence that did.
+
+        A fact that another one takes up is handed to `take_out`, which is to `remove` it at least.
+        """
         for admission in event.admissions:
-            occurrence = self.waiting.get(admission.occurrence)
-            if occurrence is None:
+            taken_up = self._taken_up_by(admission)
+            if taken_up is not None:
+                self.remove(taken_up.id) if take_out is None else take_out(taken_up)
+                for occurrence in taken_up.occurrences:
+                    yield self._join(admission.fact, occurrence), occurrence
+                continue
+            waiting = self.waiting.get(admission.occurrence)
+            if waiting is None:
                 continue  # it stands no more; its admission stands for others, too
-            if admission.fact not in self.facts and admission.fact != found_fact(occurrence):
+            if admission.fact not in self.facts and admission.fact != found_fact(waiting):
                 continue  # what founded the fact stands no more: this one is admitted anew, as the first
             del self.waiting[admission.occurrence]
-            touched.append((self._join(admission.fact, occurrence), occurrence))
-        return touched
+            yield self._join(admission.fact, waiting), waiting
+
+    def _taken_up_by(self, admission: Admission) -> Fact | None:
+        """The fact of an occurrence that is admitted to another one: it goes there whole, unless it is pinned."""
+        fact = self.holder(admission.occurrence)
+        if fact is None or fact.pinned or fact.id == admission.fact or admission.fact not in self.facts:
+            return None
+        return fact
 
     def find(self, likeness: Likeness) -> Fact | None:
         """The fact that says this, if there is one."""
         fact = self._by_likeness.get(likeness)
         return None if fact is None else self.facts[fact]
+
+    def holder(self, pointer: Pointer) -> Fact | None:
+        """The fact of an occurrence that was admitted."""
+        return self.facts.get(self._fact_of.get(pointer, b""))
+
+    def occurrence(self, pointer: Pointer) -> Occurrence | None:
+        """What waits or was admitted under a pointer."""
+        holder = self.holder(pointer)
+        if holder is None:
+            return self.waiting.get(pointer)
+        return next(each for each in holder.occurrences if each.pointer == pointer)
+
+    def block(self, block: Block) -> list[Fact]:
+        """The facts that near duplicates of these days and figures are looked for among."""
+        return [self.facts[fact] for fact in self._by_block.get(block, ())]
 
     def admit(self, occurrence: Occurrence, fact: FactId | None = None) -> Fact:
         """Take what a person says, which waits for no admission: the fact it joined or founded.
@@ -145,42 +202,44 @@ class Canon:
 
     def remove(self, fact: FactId) -> None:
         """Know a fact no more."""
-        likeness = self.facts.pop(fact).first.likeness
-        if self._by_likeness.get(likeness) == fact:
-            del self._by_likeness[likeness]
+        for occurrence in self.facts.pop(fact).occurrences:
+            del self._fact_of[occurrence.pointer]
+            if self._by_likeness.get(occurrence.likeness) == fact:
+                del self._by_likeness[occurrence.likeness]
+            same = self._by_block.get(occurrence.likeness.block, [])
+            if fact in same:
+                same.remove(fact)
+                if not same:
+                    del self._by_block[occurrence.likeness.block]
+
+    def note_judged(self, event: PairsJudged) -> None:
+        """A model compared readings."""
+        self.take_verdicts(((pair.one, pair.other), pair.verdict) for pair in event.pairs)
+
+    def take_verdicts(self, verdicts: Iterable[tuple[Pair, PairVerdict]]) -> None:
+        """Know what a model said of pairs."""
+        for pair, verdict in verdicts:
+            self.verdicts[pair] = verdict
+            if verdict is PairVerdict.SAME:
+                self.unjoined[pair] = None
+
+    def note_given_up(self, seqs: tuple[int, ...]) -> None:
+        """A model could not be asked about readings of these events."""
+        self.given_up[seqs] = None
+
+    def note_resumed(self, seqs: tuple[int, ...]) -> None:
+        """It is to be asked again, if there is still something to ask."""
+        self.given_up.pop(seqs, None)
 
     def _join(self, fact: FactId, occurrence: Occurrence) -> Fact:
         joined = self.facts.setdefault(fact, Fact(fact))
+        block = occurrence.likeness.block
+        if all(each.likeness.block != block for each in joined.occurrences):
+            self._by_block.setdefault(block, []).append(fact)
         joined.occurrences.append(occurrence)
+        self._fact_of[occurrence.pointer] = fact
         self._by_likeness.setdefault(occurrence.likeness, fact)
         return joined
-
-    def plan_admissions(self, generation: int) -> list[tuple[FactsAdmitted, frozenset[Reference]]]:
-        """Decide on all waiting occurrences in log order: events with their lineage.
-
-        Occurrences of other lineage go into other events, so that forgetting a session voids no more
-        admissions than it must. An event comes after those of smaller lineage, for what joins a fact has the
-        lineage of what founded it and more. Deterministic: the same fold, the same plan.
-        """
-        founded: dict[Likeness, FactId] = {}
-        sessions: dict[FactId, frozenset[Reference]] = {}
-        by_lineage: dict[frozenset[Reference], list[Admission]] = {}
-        for pointer in sorted(self.waiting):
-            occurrence = self.waiting[pointer]
-            fact = self._by_likeness.get(occurrence.likeness) or founded.get(occurrence.likeness)
-            if fact is None:
-                fact = found_fact(occurrence)
-                founded[occurrence.likeness] = fact
-            known = self.facts.get(fact)
-            lineage = sessions.get(fact) or (known.sessions if known else frozenset())
-            lineage |= {occurrence.session}
-            sessions[fact] = lineage
-            by_lineage.setdefault(lineage, []).append(Admission(fact, pointer))
-        return [
-            (FactsAdmitted(generation, tuple(admissions[at : at + ADMISSIONS_MAX])), lineage)
-            for lineage, admissions in sorted(by_lineage.items(), key=lambda each: len(each[0]))
-            for at in range(0, len(admissions), ADMISSIONS_MAX)
-        ]
 
 
 @lru_cache(maxsize=1024)
@@ -218,13 +277,34 @@ def read_statement(
 ) -> Occurrence:
     """What a person says is so, as an occurrence that stands on the same turns."""
     occurrence = _read_occurrence(recorded, event.turns, 0, event.says, said_at)
-    pinned = isinstance(event, FactPinned)
-    return replace(occurrence, corrected=not pinned, pinned=pinned)
+    if isinstance(event, FactPinned):
+        return replace(occurrence, pinned=True)
+    state = occurrence.state
+    if state is not None and event.says.time_end not in (event.was.time_end, event.says.time_start):
+        state = replace(state, stance=Stance.PAST)  # somebody says until when it is so
+    return replace(occurrence, corrected=True, state=state)
+
+
+def keep_end(statement: Occurrence, before: Occurrence) -> Occurrence:
+    """A correction of other words leaves it at until when a state was so, if a person said that before."""
+    state, was = statement.state, before.state
+    said = before.corrected and was is not None and was.stance is Stance.PAST
+    if state is None or not said or statement.time_end != before.time_end or before.time_end == before.time_start:
+        return statement
+    return replace(statement, state=replace(state, stance=Stance.PAST))
 
 
 def read_likeness(fact: ExtractedFact, user: Reference) -> Likeness:
     """What a fact shares with others of this user that say the same."""
-    return Likeness(_hash_text(fact.text, user), fact.time_start // _DAY_MS, fact.time_end // _DAY_MS)
+    folded = fold_text(fact.text)
+    own = own_part(folded)
+    figures = read_figures(folded) if own is None else [*read_figures(folded), own]
+    return Likeness(
+        _hash_text(folded, user, 16),
+        fact.time_start // _DAY_MS,
+        fact.time_end // _DAY_MS,
+        _hash_text(" ".join(figures), user, 8) if figures else b"",
+    )
 
 
 def _read_occurrence(
@@ -246,10 +326,9 @@ def _read_occurrence(
         likeness=read_likeness(fact, recorded.user),
         leaf_key=make_leaf_key(recorded.nonce, n, fact.time_start, fact.text),
         length=len(fact.text),
+        state=read_state(fact, recorded.user),
     )
 
 
-def _hash_text(text: str, user: Reference) -> bytes:
-    """Equal for texts of a user that differ in case, spacing and compatibility forms only."""
-    folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-    return blake2b(folded.encode(), digest_size=16, key=user).digest()
+def _hash_text(folded: str, user: Reference, size: int) -> bytes:
+    return blake2b(folded.encode(), digest_size=size, key=user).digest()

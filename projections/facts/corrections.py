@@ -6,38 +6,16 @@ occurrence under another id, and a model may put them a little differently. The 
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 
 from events.envelope import RecordedEvent
 from events.memory import FactCorrected, FactRetracted, Pointer
 from projections.facts.canonical import Likeness, Occurrence, make_leaf_key, read_likeness
-from projections.recall.tokens import terms
+from projections.facts.wording import Wording, likeness_of_words, read_wording
 
 # Share of words that two readings of one turn have in common when they say the same.
 SAME_WORDS_MIN = 0.6
-# They turn a sentence round, so one that has any never says the same as one that has none.
-_NEGATION_WORDS = """
-    no not never none nobody nothing neither nor without cannot nicht kein keine keinen nie niemals ohne
-    pas jamais sans nunca sin não sem non mai senza
-"""
-_NEGATIONS = frozenset(_NEGATION_WORDS.split())
-_NEGATING_SIGNS = frozenset("不没沒無无未")
-_WORD = re.compile(r"\w+(?:['’]\w+)?")
-
-
-@dataclass(frozen=True, slots=True)
-class Wording:
-    """The words of a text as hashes under the user's key.
-
-    `firm` are those that make it another statement when they differ: numbers, names, negation.
-    """
-
-    words: frozenset[bytes]
-    firm: frozenset[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,27 +26,6 @@ class Disclaimer:
     likeness: Likeness
     turns: frozenset[int]
     wording: Wording
-
-
-def read_wording(text: str, labels: Iterable[str], key: bytes = b"") -> Wording:
-    """The words of a text that names these labels, hashed under a key."""
-    words = set(terms(text))
-    firm = {word for word in words if any(map(str.isdigit, word))}
-    for label in labels:
-        firm.update(terms(label))
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    found = set(_WORD.findall(folded))
-    if found & _NEGATIONS or _NEGATING_SIGNS & set(folded) or any(word[-3:] in ("n't", "n’t") for word in found):
-        firm.add("not")
-    return Wording(_hash_words(words, key), _hash_words(firm, key))
-
-
-def likeness_of_words(one: Wording, other: Wording) -> float:
-    """The share of words they have in common (Jaccard); 0 when they differ in a firm one."""
-    if not (one.firm <= other.words | other.firm and other.firm <= one.words | one.firm):
-        return 0.0
-    every = one.words | other.words
-    return len(one.words & other.words) / len(every) if every else 0.0
 
 
 def read_disclaimer(recorded: RecordedEvent, event: FactRetracted | FactCorrected) -> Disclaimer:
@@ -154,7 +111,3 @@ class Disclaimers:
 def exactly(disclaimer: Disclaimer, occurrences: Iterable[Occurrence]) -> list[Pointer]:
     """Those that say the same of the same days, wherever it was said."""
     return [each.pointer for each in occurrences if each.likeness == disclaimer.likeness]
-
-
-def _hash_words(words: Iterable[str], key: bytes) -> frozenset[bytes]:
-    return frozenset(blake2b(word.encode(), digest_size=8, key=key).digest() for word in words)

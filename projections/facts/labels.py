@@ -14,18 +14,101 @@ _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 _SENTENCE_END = frozenset(".!?:;\n。！？：；…¿¡\"'“”„‘‚«»「『([（")
 # From here on scripts put no spaces between words: Han, Kana, Hangul.
 _UNSPACED_FROM = "\u2e80"
-_POSSESSIVE = re.compile(r"['’]s$")
+# What a genitive puts behind a name, in normal form: Anna's, James', İstanbul'un, 田中の, 小红的 (not 目的).
+_GENITIVE = re.compile(
+    r"(?:'s|(?<=s)'|(?<=[^\W\d_]{3})'n?[iu]n|(?<=[\u30a0-\u30ff\u4e00-\u9fff])の|(?<=[\u4e00-\u9fff]{2})的)$"
+)
+_GENITIVE_ENDS = ("s", "'", "n", "の", "的")
+# Signs that people type for one another, and signs that nobody sees; Persian needs its joiners.
+_ONE_SIGN = str.maketrans(
+    {
+        **dict.fromkeys("’‘ʼʻ`′", "'"),
+        **dict.fromkeys("‐‑‒–−", "-"),
+        **dict.fromkeys("・‧•", "·"),
+        **dict.fromkeys("\u00ad\u200b\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2060\ufeff"),
+        "İ": "i",
+        "ı": "i",
+    }
+)
+_DOTTED_I = re.compile("i\u0307+")
+# In ASCII only this one of them.
+_BACKTICK = "`"
+
+# A longer label is a sentence (reference-code.md 2.5).
+NAME_CHARS_MAX = 64
+NAME_WORDS_MAX = 8
+# Who somebody is to the machine; a user whom nobody named has no tree of their own.
+_MACHINE_ROLES = frozenset(("user", "assistant", "system", "tool", "unknown", "none", "null", "n/a"))
+
+
+def _words(*lines: str) -> frozenset[str]:
+    return frozenset(word for line in lines for word in line.split())
+
+
+# Words of dates in normal form. Names of people (May, August, Domingo) and of planets are missing.
+_DATE_WORDS = _words(
+    "monday tuesday wednesday thursday friday saturday sunday today tomorrow yesterday tonight",
+    "january february march july september october november december",
+    "montag dienstag mittwoch donnerstag freitag samstag sonntag heute morgen gestern",
+    "januar februar märz juli oktober dezember",
+    "lundi mardi mercredi jeudi vendredi samedi dimanche aujourd'hui hier demain",
+    "janvier février juin juillet août septembre octobre novembre décembre",
+    "lunes martes miércoles jueves viernes sábado hoy ayer",
+    "enero febrero marzo junio agosto septiembre octubre noviembre diciembre",
+)
+# What may stand beside a number in a date or time; alone these prove nothing.
+_BESIDE_NUMBERS = _DATE_WORDS | _words(
+    "may april june august mai mars avril abril mayo julio domingo of the de del der den le el",
+    "jan feb mar apr jun jul aug sep sept oct nov dec st nd rd th",
+    "am pm a.m p.m o'clock uhr utc gmt bc ad bce ce week day month year jahr woche",
+)
+_NUMBER = re.compile(r"[\d.,:/+-]*\d[\d.,:/+-]*(?:st|nd|rd|th|am|pm|h|t\d[\d.,:+-]*z?|s|er|\.)?")
+_EASTERN_DATE = re.compile(
+    r"(?:[\d〇零一二三四五六七八九十百千两兩]+(?:年|月|日|号|號|时|時|点|點|分|秒|週|周|年代))+|(?:星期|周|週)[一二三四五六日天]"
+    r"|[月火水木金土日]曜日?|今天|明天|昨天|今日|明日|昨日"
+)
 
 
 def normalise_label(label: str) -> str:
-    """The form under which an entity is known: compatibility-composed, case-folded, single spaces.
+    """The form under which an entity is known: compatibility-composed, case-folded, single spaces, no genitive.
 
-    Letters of every script and signs such as + and # stay, so `José` is not `Jos` and `C++` not `C#`.
+    Letters of every script and signs such as + and # stay, so `José` is not `Jos` and `C++` not `C#`. Capitals of
+    Turkish and signs that people type for one another (O’Brien, O'Brien) make no difference. Its own normal form.
     """
-    # ASCII is composed already; asked of every phrase of a question.
-    folded = label.lower() if label.isascii() else unicodedata.normalize("NFKC", label).casefold()
+    if label.isascii():  # composed already; asked of every phrase of a question
+        folded = label.lower()
+        if _BACKTICK in folded:
+            folded = folded.replace(_BACKTICK, "'")
+    else:
+        folded = unicodedata.normalize("NFKC", label).translate(_ONE_SIGN).casefold()
+        folded = unicodedata.normalize("NFKC", _DOTTED_I.sub("i", folded))
     spaced = " ".join(folded.split())
-    return _POSSESSIVE.sub("", spaced) if spaced.endswith("s") else spaced
+    while spaced.endswith(_GENITIVE_ENDS):
+        bare = _GENITIVE.sub("", spaced).rstrip()
+        if bare == spaced or not bare:
+            break
+        spaced = bare
+    return spaced
+
+
+def can_name(label: str) -> bool:
+    """Whether a label in normal form may be somebody's or something's name, and so have a scope.
+
+    Numbers, times, marks, roles of a conversation and whole sentences are none; their facts lose nothing but that.
+    """
+    if len(label) > NAME_CHARS_MAX or label in _MACHINE_ROLES or label in _DATE_WORDS:
+        return False
+    words = label.split(" ")
+    if len(words) > NAME_WORDS_MAX or not any(map(str.isalpha, label)):
+        return False
+    return not (_EASTERN_DATE.fullmatch(label) or _is_date(words))
+
+
+def _is_date(words: list[str]) -> bool:
+    """Whether the words are a number with what may stand beside it: 8 May 2023, May 8th, 10:30 am, 2023-05-08."""
+    bare = [word.strip(",.()") for word in words]
+    numbers = [word for word in bare if _NUMBER.fullmatch(word)]
+    return bool(numbers) and all(word in _BESIDE_NUMBERS or _NUMBER.fullmatch(word) for word in bare if word)
 
 
 class CapitalCounts:

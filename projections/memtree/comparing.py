@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from events.memory import Digest
 from projections.facts.scopes import Scope
-from projections.memtree.tree import Item, Leaf, Node
+from projections.memtree.items import Item, Leaf, Node
 
 
 @dataclass(frozen=True, slots=True)

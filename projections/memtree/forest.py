@@ -6,7 +6,7 @@ concatenation and needs no model call (algorithms.md 1, "Refresh").
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -14,8 +14,10 @@ from events.envelope import Reference
 from events.memory import Digest
 from events.time import Instant
 from projections.facts.scopes import Scope
+from projections.memtree.dirty import Bare, DirtyNodes
+from projections.memtree.items import Item, Leaf, Node
 from projections.memtree.shape import TreeShape
-from projections.memtree.tree import Item, Leaf, MemTree, Node
+from projections.memtree.tree import MemTree
 from projections.texts import TextRef, WrittenText
 
 # What a leaf or node of a tree has for a text.
@@ -25,6 +27,9 @@ SEPARATOR = "\n"
 # A change of more leaves than this, and than this share of the tree, builds the tree anew.
 REBUILD_FROM = 32
 REBUILD_SHARE = 0.1
+# A tree of more leaves offers its intervals of this level to recall, too: a root of 200 words says little of each.
+INTERVALS_FROM = 256
+INTERVAL_LEVEL = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,69 +72,68 @@ class Forest:
         self._leaf_texts: dict[bytes, LeafText] = {}
         # Characters of the text of every node that has one; leaves are in _leaf_texts.
         self._lengths: dict[Digest, int] = {}
-        # The nodes that want a text, by scope and digest, children first; and the scopes to look at again.
-        self._dirty: dict[Scope, dict[Digest, Node]] = {}
-        self._stale: set[Scope] = set()
-        self._parked: set[Digest] = set()
+        self._dirty = DirtyNodes(self._lengths, self._put_together)
+        # The scopes whose trees changed, while somebody watches and empties it: there may be a scene to two facts.
+        self.changed: set[Scope] | None = None
 
     def change(self, scope: Scope, joining: Sequence[tuple[Leaf, LeafText]], leaving: Sequence[Leaf] = ()) -> None:
         """Put leaves into the tree of a scope and take others out; a tree that is empty goes.
 
         Many at once are cheaper as a tree built anew, which is the same tree (its shape has no history).
         """
+        if self.changed is not None:
+            self.changed.add(scope)
         tree = self.trees.get(scope) or MemTree(self._shape)
         self._leaf_texts.update((leaf.key, text) for leaf, text in joining)
         if len(joining) + len(leaving) > max(REBUILD_FROM, len(tree) * REBUILD_SHARE):
             gone = {leaf.key for leaf in leaving}
             kept = [leaf for leaf in tree.leaves() if leaf.key not in gone]
             tree = MemTree.build([*kept, *(leaf for leaf, _ in joining)], self._shape)
+            self._dirty.note_afresh(scope)
         else:
             for leaf in leaving:
-                tree.remove(leaf)
+                self._dirty.note_change(scope, tree.remove(leaf))
             for leaf, _ in joining:
-                tree.insert(leaf)
-        self._stale.add(scope)
+                self._dirty.note_change(scope, tree.insert(leaf))
         self.trees[scope] = tree
         if not len(tree):
             del self.trees[scope]
+            self._dirty.note_afresh(scope)
 
     def note_summary(self, digest: Digest, ref: WrittenText, length: int) -> None:
         """A summary was recorded for the nodes of this digest."""
+        self._dirty.note_resumed(digest)
         self.summaries[digest] = ref
         self._lengths[digest] = length
-        # A node that wants a text makes its tree's list of dirty nodes; so does one above it.
-        self._stale.update(scope for scope, dirty in self._dirty.items() if digest in dirty)
-        if digest in self._parked:
-            self._parked.discard(digest)
-            self._stale.update(self.trees)
+        self._dirty.note_text(digest)
 
     def note_parked(self, digest: Digest) -> None:
         """The summary of this digest was given up; it and what stands above it count as parked, not dirty."""
-        self._parked.add(digest)
-        self._stale.update(scope for scope, dirty in self._dirty.items() if digest in dirty)
+        self._dirty.note_parked(digest)
 
     def note_resumed(self, digest: Digest) -> None:
         """The summary of this digest is to be tried again, wherever a node of it stands."""
-        if digest in self._parked:
-            self._parked.discard(digest)
-            self._stale.update(self.trees)
+        self._dirty.note_resumed(digest)
+
+    def dirty_digests(self) -> Set[Digest]:
+        """The nodes that have no text yet and can get one; it changes with the forest."""
+        self._dirty.take_up(self.trees)
+        return self._dirty.digests
 
     def dirty_count(self, scope: Scope | None = None) -> int:
-        """How many nodes (of one scope, or of all) have no text yet."""
-        self._settle()
-        if scope is not None:
-            return len(self._dirty.get(scope, ()))
-        return sum(len(dirty) for dirty in self._dirty.values())
+        """How many nodes (of one scope, or different ones of all) have no text yet."""
+        self._dirty.take_up(self.trees)
+        return len(self._dirty.digests) if scope is None else self._dirty.count(scope)
 
-    def plan_summaries(self) -> Iterator[SummaryWork]:
-        """The summaries that can be written now: each node as soon as its own children have their text."""
-        self._settle()
-        planned: set[Digest] = set()
-        for scope in sorted(self._dirty):
-            for digest, node in self._dirty[scope].items():
-                if digest not in planned and all(self._is_ready(child) for child in node.children):
-                    planned.add(digest)
-                    yield self._plan_summary(scope, node)
+    def plan_summaries(self, is_wanted: Callable[[Bare], bool] | None = None) -> Iterator[SummaryWork]:
+        """The summaries that can be written now, each node as soon as its own children have their text.
+
+        The longest way to a root first. Of those that are not wanted nothing more is looked up.
+        """
+        self._dirty.take_up(self.trees)
+        for bare in self._dirty.ready():
+            if is_wanted is None or is_wanted(bare):
+                yield self._plan_summary(min(bare.scopes), bare.node)
 
     def refs_of(self, item: Item) -> tuple[TextRef, ...]:
         """The texts an item consists of, in time order; it must have its text."""
@@ -140,22 +144,59 @@ class Forest:
             return (summary,)
         return tuple(ref for child in item.children for ref in self.refs_of(child))
 
+    def leaf_ref(self, key: bytes) -> TextRef | None:
+        """The text of a leaf by its key; None when no leaf of it stood here."""
+        text = self._leaf_texts.get(key)
+        return None if text is None else text.ref
+
     def state_of(self, item: Item) -> TextState:
         """Whether an item has its text, and where from; a node above a parked one counts as dirty."""
-        self._settle()
+        self._dirty.take_up(self.trees)
         if isinstance(item, Leaf):
             return "leaf"
         if item.digest in self.summaries:
             return "summarised"
         if item.digest in self._lengths:
             return "concatenated"
-        return "parked" if item.digest in self._parked else "dirty"
+        return "parked" if item.digest in self._dirty.parked else "dirty"
+
+    def has_text(self, node: Node) -> bool:
+        """Whether a node is summarised or concatenated."""
+        self._dirty.take_up(self.trees)
+        return node.digest in self._lengths
+
+    def may_grow(self, node: Node, scope: Scope) -> bool:
+        """Whether a leaf behind all others may join a node: it is the last of its level in this tree."""
+        last: Item | None = self.trees[scope].root
+        while isinstance(last, Node) and last.level > node.level:
+            last = last.children[-1]
+        return last is not None and last.digest == node.digest
 
     def root_refs(self, scope: Scope) -> tuple[TextRef, ...]:
         """The texts of a tree's root; empty while it has none."""
-        self._settle()
+        self._dirty.take_up(self.trees)
         root = self.trees[scope].root
         return self.refs_of(root) if root is not None and self._is_ready(root) else ()
+
+    def recall_roots(self, scope: Scope) -> tuple[Item, ...]:
+        """Where recall may enter a tree: its root, and of a large tree also its intervals of level 2.
+
+        The root first, then the intervals in time order, those only that have a text. Intervals stand in for the
+        splitting of hot entities (algorithms.md 1, "Refresh").
+        """
+        self._dirty.take_up(self.trees)
+        tree = self.trees[scope]
+        root = tree.root
+        intervals = tree.items(INTERVAL_LEVEL) if len(tree) > INTERVALS_FROM else []
+        nodes = [item for item in intervals if isinstance(item, Node) and item is not root]
+        return tuple(item for item in (root, *nodes) if item is not None and self._is_ready(item))
+
+    def leaves_of(self, scope: Scope, digest: Digest) -> Iterator[Leaf]:
+        """The leaves below a node of a tree; looks for the node, so it is for trees that are not large."""
+        for node in self.trees[scope].nodes():
+            if node.digest == digest:
+                return _leaves_below(node)
+        return iter(())
 
     def _plan_summary(self, scope: Scope, node: Node) -> SummaryWork:
         children = tuple(
@@ -164,38 +205,14 @@ class Forest:
         sessions = (self._leaf_texts[leaf.key].sessions for leaf in _leaves_below(node))
         return SummaryWork(scope, node.digest, children, frozenset().union(*sessions))
 
-    def _settle(self) -> None:
-        """Find the dirty nodes of the trees that changed. Nodes that became short get their text here."""
-        for scope in self._stale:
-            dirty: list[Node] = []
-            tree = self.trees.get(scope)
-            if tree is not None and tree.root is not None:
-                self._visit(tree.root, dirty)
-            if dirty:
-                self._dirty[scope] = {node.digest: node for node in dirty}
-            else:
-                self._dirty.pop(scope, None)
-        self._stale.clear()
-
-    def _visit(self, item: Item, dirty: list[Node]) -> bool:
-        """Collect the dirty nodes at and below an item; whether it has a text or can still get one."""
-        if isinstance(item, Leaf) or self._is_ready(item):
-            return True
-        reachable = [self._visit(child, dirty) for child in item.children]
-        if not all(reachable) or item.digest in self._parked:
+    def _put_together(self, node: Node) -> bool:
+        """Whether a node's children, which all have their texts, are short enough to be its own; then they are."""
+        lengths = [self._length(child) for child in node.children]
+        length = sum(lengths) + len(SEPARATOR) * (len(lengths) - 1)
+        if length > self._concatenation_max:
             return False
-        length = self._joined_length(item)
-        if length is not None and length <= self._concatenation_max:
-            self._lengths[item.digest] = length
-        else:
-            dirty.append(item)
+        self._lengths[node.digest] = length
         return True
-
-    def _joined_length(self, node: Node) -> int | None:
-        """Characters of the children's texts put together; None while one of them has none."""
-        if not all(self._is_ready(child) for child in node.children):
-            return None
-        return sum(self._length(child) for child in node.children) + len(SEPARATOR) * (len(node.children) - 1)
 
     def _is_ready(self, item: Item) -> bool:
         return isinstance(item, Leaf) or item.digest in self._lengths

@@ -5,7 +5,9 @@ This decides and remembers nothing; `projections.memtree.tree` asks it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import blake2b
 
 # A group of `least` to `most` children around the target; the exponent makes the mean group as large as
@@ -19,6 +21,7 @@ _TARGET_MIN = 3
 # last bit of a power differs between machines, and the fold must not.
 _DRAW_BYTES = 4
 _DRAWS = 1 << (8 * _DRAW_BYTES)
+_ABOVE_ALL_DRAWS = b"\xff" * (_DRAW_BYTES + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +45,10 @@ class TreeShape:
             raise ValueError(f"a node's target is at least {_TARGET_MIN} children, not {self.target}")
         object.__setattr__(self, "least", round(_LEAST_SHARE * self.target))
         object.__setattr__(self, "most", round(_MOST_SHARE * self.target))
-        limits = tuple(
+        limits = [
             round(self.probability(count) * _DRAWS).to_bytes(_DRAW_BYTES, "big") for count in range(self.most)
-        )
-        object.__setattr__(self, "_limits", limits)
+        ]
+        object.__setattr__(self, "_limits", (*limits, _ABOVE_ALL_DRAWS))
 
     def probability(self, count: int) -> float:
         """The chance that a group ends at its `count`-th child n, if it came so far.
@@ -63,9 +66,24 @@ class TreeShape:
 
         The draw is blake2b-32 of the level as four bytes, big end first, and the key.
         """
-        if count < self.least:
-            return False
-        if count >= self.most:
-            return True
-        drawn = blake2b(level.to_bytes(4, "big") + key, digest_size=_DRAW_BYTES, person=b"memtree.close")
-        return drawn.digest() < self._limits[count]
+        return self.find_end(level, (key,), count) is not None
+
+    def find_end(self, level: int, keys: Iterable[bytes], count: int) -> int | None:
+        """The number of the child that a group ends at, if it does at one of these.
+
+        `keys`: those of its children from the `count`-th on, up to the one numbered `most`.
+        """
+        begun, limits = _begin_draw(level), self._limits
+        for key in keys:
+            drawn = begun.copy()
+            drawn.update(key)
+            if drawn.digest() < limits[count]:
+                return count
+            count += 1
+        return None
+
+
+@cache
+def _begin_draw(level: int) -> blake2b:
+    """The hash of a level, which that of a key goes on from: a copy takes a third of a hash begun anew."""
+    return blake2b(level.to_bytes(4, "big"), digest_size=_DRAW_BYTES, person=b"memtree.close")

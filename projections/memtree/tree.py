@@ -5,21 +5,17 @@ It holds keys, times and digests, never a text: a summary belongs to a digest (a
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from itertools import pairwise
 from operator import attrgetter
-from struct import pack
-from typing import ClassVar, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from events.errors import MemForestError
 from events.time import Instant
+from projections.memtree.items import Item, Leaf, Node, Order, merkle_digest
 from projections.memtree.shape import TreeShape
-
-# Where an item stands among its level: the time and the key of its first leaf.
-Order: TypeAlias = tuple[Instant, bytes]
 
 
 class DuplicateLeaf(MemForestError):
@@ -34,66 +30,8 @@ class AbsentLeaf(MemForestError):
     code = "not_found"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Leaf:
-    """A fact or a chunk in time; sorts by (time_start, key). Its key is unique in a tree."""
-
-    level: ClassVar[int] = 0
-    size: ClassVar[int] = 1
-
-    time_start: Instant
-    key: bytes
-    time_end: Instant
-
-    @property
-    def order(self) -> Order:
-        """Where it stands among the leaves."""
-        return self.time_start, self.key
-
-    @property
-    def digest(self) -> bytes:
-        """What it is known by: its key, which already is a hash of its text and time."""
-        return self.key
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Node:
-    """A stretch of time: two or more children in order, summarised as one. Never changed, only replaced.
-
-    `key` and `order` are its first leaf's, so a change further inside moves no boundary above. `digest`
-    (16 bytes) tells everything below: the same digest, the same leaves in the same shape. `size` counts
-    leaves; `time_start` is their earliest start, `time_end` their latest end. `level` is 1 just above
-    the leaves.
-    """
-
-    children: tuple[Item, ...]
-    level: int
-    key: bytes
-    order: Order
-    digest: bytes
-    size: int
-    time_start: Instant
-    time_end: Instant
-
-    @classmethod
-    def over(cls, children: tuple[Item, ...], level: int) -> Node:
-        """The node of these children, which are in order."""
-        first = children[0]
-        return cls(
-            children=children,
-            level=level,
-            key=first.key,
-            order=first.order,
-            digest=_merkle_digest(children),
-            size=sum([child.size for child in children]),
-            # Children are in order of their start, so the first has the earliest.
-            time_start=first.time_start,
-            time_end=max([child.time_end for child in children]),
-        )
-
-
-Item: TypeAlias = Leaf | Node
 _order_of: Callable[[Item], Order] = attrgetter("order")
+_time_start_of: Callable[[Item], Instant] = attrgetter("time_start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +45,17 @@ class TreeChange:
     removed: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Splice:
-    """From index `start` of a level on, the items `old` give way to `new`."""
+# Where the way down to a leaf passes a level: a group of that level, and the index of one of its members.
+_Place: TypeAlias = tuple[tuple[Item, ...], int]
 
-    start: int
+
+class _Splice(NamedTuple):
+    """What changes on a level: from member `at` of the group on the way, `new` stand in place of `old`.
+
+    What `old` names beyond that group follows it on the level.
+    """
+
+    at: int
     old: Sequence[Item]
     new: Sequence[Item]
 
@@ -120,26 +64,27 @@ class MemTree:
     """The tree of one scope: a pure function of its set of leaves (algorithms.md 1).
 
     Level 0 is the leaves; the items of level h + 1 are groups of level h. A group of one child is that
-    child itself, on both levels. The last level is the root's children. A change costs O(height * most)
-    hashes and a list splice a level. What `root` gives may be kept: nodes never change.
+    child itself, on both levels. The last level is the root's children. Only the root is kept: a change goes
+    down from it to a place among the leaves and makes groups anew on the way back, which costs
+    O(height * most) hashes. What `root` gives may be kept: nodes never change.
     """
 
     def __init__(self, shape: TreeShape) -> None:
         self.shape = shape
-        self._levels: list[list[Item]] = [[]]
-        self._keys: set[bytes] = set()
         self._root: Item | None = None
+        self._keys: set[bytes] = set()
+        # How many items stand on each level below the root.
+        self._widths: list[int] = [0]
 
     @classmethod
     def build(cls, leaves: Iterable[Leaf], shape: TreeShape) -> MemTree:
         """The tree of these leaves, given in any order. Raises DuplicateLeaf when two have one key."""
         tree = cls(shape)
-        tree._levels[0].extend(sorted(leaves))
-        tree._keys.update(leaf.key for leaf in tree._levels[0])
-        if len(tree._keys) != len(tree):
+        items: list[Item] = sorted(leaves, key=_order_of)
+        tree._keys.update([leaf.key for leaf in items])
+        if len(tree._keys) != len(items):
             raise DuplicateLeaf
-        tree._add_levels()
-        tree._root = tree._make_root()
+        tree._root = tree._make_root(items, 0)
         return tree
 
     @property
@@ -154,164 +99,181 @@ class MemTree:
 
     def __len__(self) -> int:
         """How many leaves there are."""
-        return len(self._levels[0])
+        return self._widths[0]
 
     def leaves(self) -> tuple[Leaf, ...]:
         """All leaves in order."""
-        return tuple(item for item in self._levels[0] if isinstance(item, Leaf))
+        return tuple([item for item in self.items(0) if isinstance(item, Leaf)])
 
     def nodes(self) -> tuple[Node, ...]:
         """All nodes, children before parents: level by level, each in order."""
-        below = [node for level, items in enumerate(self._levels) for node in _nodes_of(items, level)]
-        return (*below, self._root) if isinstance(self._root, Node) else tuple(below)
+        return tuple([node for level in range(self.height + 1) for node in _nodes_of(self.items(level), level)])
+
+    def items(self, level: int) -> list[Item]:
+        """What stands on a level, in order: its nodes, and single members that show through from below."""
+        found = [] if self._root is None else [self._root]
+        for above in range(self.height, level, -1):
+            found = [member for item in found for member in _members(item, above)]
+        return found
 
     def insert(self, leaf: Leaf) -> TreeChange:
         """Put a leaf in its place. Raises DuplicateLeaf, and changes nothing, when its key is there."""
         if leaf.key in self._keys:
             raise DuplicateLeaf
-        splice = _Splice(self._index_of(leaf), (), (leaf,))
+        way = self._find(leaf.order)
+        members, index = way[0]
+        behind = bool(members) and members[index].order < leaf.order
         self._keys.add(leaf.key)
-        return self._change(splice)
+        return self._change(way, _Splice(index + behind, (), (leaf,)))
 
     def remove(self, leaf: Leaf) -> TreeChange:
         """Take a leaf out. Raises AbsentLeaf, and changes nothing, unless exactly this leaf is there."""
-        index = self._index_of(leaf)
-        if index == len(self) or self._levels[0][index] != leaf:
+        way = self._find(leaf.order)
+        members, index = way[0]
+        if not members or members[index] != leaf:
             raise AbsentLeaf
         self._keys.remove(leaf.key)
-        return self._change(_Splice(index, (leaf,), ()))
+        return self._change(way, _Splice(index, (leaf,), ()))
 
     def check(self) -> None:
         """Assert everything that must hold, the shape against a build from scratch. O(N), for tests."""
         leaves = self.leaves()
         assert all(one.order < next_.order for one, next_ in pairwise(leaves)), "leaves are in order"
         assert sorted(self._keys) == sorted(leaf.key for leaf in leaves), "no two leaves have one key"
-        assert all(len(items) > self.shape.most for items in self._levels[:-1]), "no level is superfluous"
-        assert len(self._levels[-1]) <= self.shape.most, "the last level fits under the root"
+        widths = [len(self.items(level)) for level in range(max(1, self.height))]
+        assert self._widths == widths, "the items of every level are counted"
+        assert all(width > self.shape.most for width in widths[:-1]), "no level is superfluous"
+        assert widths[-1] <= self.shape.most, "the last level fits under the root"
         afresh = MemTree.build(leaves, self.shape)
-        levels, expected = ([[item.digest for item in items] for items in t._levels] for t in (self, afresh))
-        assert levels == expected, "every level is as built from scratch"
         nodes, expected_nodes = ([(node.digest, node.level) for node in t.nodes()] for t in (self, afresh))
         assert nodes == expected_nodes, "every node is as built from scratch"
         assert len(dict(nodes)) == len(nodes), "no digest stands twice"
         spanned = [] if self._root is None else _checked_leaves(self._root, self.shape, last=True)
         assert spanned == list(leaves), "the root spans all leaves"
 
-    def _index_of(self, leaf: Leaf) -> int:
-        return bisect_left(self._levels[0], leaf.order, key=_order_of)
+    def _find(self, order: Order) -> list[_Place]:
+        """The way to the last leaf that stands not behind `order`, or to the first; places by level."""
+        way: list[_Place] = []
+        item, (time_start, key) = self._root, order
+        for level in range(len(self._widths), 0, -1):
+            members = () if item is None else _members(item, level)
+            index = max(0, bisect_right(members, time_start, key=_time_start_of) - 1)
+            while index > 0 and members[index].time_start == time_start and members[index].key > key:
+                index -= 1
+            way.append((members, index))
+            item = members[index] if members else None
+        way.reverse()
+        return way
 
-    def _change(self, splice: _Splice) -> TreeChange:
+    def _change(self, way: Sequence[_Place], splice: _Splice) -> TreeChange:
         """Carry a change of the leaves up to the root."""
-        gone, made = list[Node](), list[Node]()
+        gone: list[Item] = []
+        made: list[Item] = []
         level = 0
-        while True:
-            items = self._levels[level]
-            items[splice.start : splice.start + len(splice.old)] = splice.new
-            gone.extend(_nodes_of(splice.old, level))
-            made.extend(_nodes_of(splice.new, level))
-            if len(items) <= self.shape.most or level + 1 == len(self._levels):
-                break
-            splice = self._regroup(level, splice)
+        self._widths[0] += len(splice.new) - len(splice.old)
+        while self._widths[level] > self.shape.most and level + 1 < len(way):
+            splice = self._regroup(way, level, splice)
             level += 1
-        for above in range(level + 1, len(self._levels)):
-            gone.extend(_nodes_of(self._levels[above], above))
-        del self._levels[level + 1 :]
-        self._add_levels()
-        for above in range(level + 1, len(self._levels)):
-            made.extend(_nodes_of(self._levels[above], above))
-        old_root, self._root = self._root, self._make_root()
-        if isinstance(old_root, Node):
-            gone.append(old_root)
-        if isinstance(self._root, Node):
-            made.append(self._root)
-        before, after = {node.digest for node in gone}, {node.digest for node in made}
+            self._widths[level] += len(splice.new) - len(splice.old)
+            # Others are single members that show through from below.
+            gone += [item for item in splice.old if item.level == level]
+            made += [item for item in splice.new if item.level == level]
+        members, at = way[level][0], splice.at
+        if level + 1 == len(way):
+            items = list(members)
+        else:
+            # So few items are left that this is the last level from now on.
+            items = self.items(level)
+            at += items.index(members[0])
+        items[at : at + len(splice.old)] = splice.new
+        gone += _nodes_above(self._root, level)
+        self._root = self._make_root(items, level)
+        made += _nodes_above(self._root, level)
+        before, after = {item.digest for item in gone}, {item.digest for item in made}
         return TreeChange(
-            added=tuple(node for node in made if node.digest not in before),
-            removed=tuple(node for node in gone if node.digest not in after),
+            added=tuple([item for item in made if isinstance(item, Node) and item.digest not in before]),
+            removed=tuple([item for item in gone if isinstance(item, Node) and item.digest not in after]),
         )
 
-    def _regroup(self, level: int, splice: _Splice) -> _Splice:
-        """What a change of this level, done already, does to the groups on the next."""
-        items, groups = self._levels[level], self._levels[level + 1]
-        first = begin = index = 0
-        if splice.start > 0:
-            # The group of the last item before the change is the first that may end elsewhere. Its
-            # members before that item did not end it and do not now.
-            index = splice.start - 1
-            first = bisect_right(groups, items[index].order, key=_order_of) - 1
-            earliest = max(0, splice.start - self.shape.most)
-            begin = bisect_left(items, groups[first].order, lo=earliest, hi=index, key=_order_of)
-        # Only keys decide where groups end: as long as no key changes, all end where they did.
-        same_keys = [item.key for item in splice.old] == [item.key for item in splice.new]
-        after, spans = first, list[tuple[Item, ...]]()
-        while True:
-            following = first + len(spans) + 1
-            if not same_keys:
-                end = self._end_of_group(level, begin, index)
-            elif following < len(groups):
-                end = bisect_left(items, groups[following].order, lo=begin, key=_order_of)
+    def _regroup(self, way: Sequence[_Place], level: int, splice: _Splice) -> _Splice:
+        """What a change of this level does to its groups, which are the items of the next."""
+        members, at = way[level][0], splice.at
+        groups, first = way[level + 1]
+        if (
+            len(splice.old) == len(splice.new) == 1
+            and at < len(members)
+            and splice.old[0].key == splice.new[0].key
+        ):
+            # Only keys decide where groups end. Most changes come to this at the second level.
+            changed = (*members[:at], splice.new[0], *members[at + 1 :])
+            return _Splice(first, (groups[first],), (_grouped(changed, level + 1),))
+        following = _following(way, level + 1)
+        old, items = [groups[first]], list(members)
+        if at == len(members) and self.shape.closes(level, members[-1].key, at):
+            # It is behind the end of this group, in the next one.
+            old, items, at, first = [], [], 0, first + 1
+        while len(items) < at + len(splice.old):
+            old.append(next(following))
+            items += _members(old[-1], level + 1)
+        items[at : at + len(splice.old)] = splice.new
+        # Members before the change did not end their group, but for the one just before it, if it was the last.
+        new: list[Item] = []
+        begin, index = 0, max(0, at - 1)
+        while begin < len(items):
+            end = self._end_of_group(items, begin, index, level)
+            if end is None and (group := next(following, None)) is not None:
+                index = len(items)
+                old.append(group)
+                items += _members(group, level + 1)
             else:
-                end = len(items)
-            spans.append(tuple(items[begin:end]))
-            begin = index = end
-            if end == len(items):
-                after = len(groups)
-                break
-            if end < splice.start + len(splice.new):
-                continue
-            order = items[end].order
-            while after < len(groups) and groups[after].order < order:
-                after += 1
-            if after < len(groups) and groups[after].order == order:
-                # A group began here before, too: the walk goes on as it did then.
-                break
-        old = groups[first:after]
-        known = {group.order: group for group in old}
-        return _trimmed(first, old, [_grouped(span, level + 1, known.get(span[0].order)) for span in spans])
+                index = len(items) if end is None else end
+                new.append(_grouped(tuple(items[begin:index]), level + 1))
+                begin = index
+        # A group ends here where one ended before, and from here on all do.
+        return _Splice(first, old, new)
 
-    def _end_of_group(self, level: int, begin: int, index: int) -> int:
-        """Where the group ends (exclusive) that begins at `begin`; members before `index` do not end it."""
-        items, shape = self._levels[level], self.shape
-        limit = min(begin + shape.most, len(items))
-        for last in range(max(index, begin + shape.least - 1), limit):
-            if shape.closes(level, items[last].key, last - begin + 1):
-                return last + 1
-        return limit
+    def _end_of_group(self, items: Sequence[Item], begin: int, index: int, level: int) -> int | None:
+        """Where the group ends (exclusive) that begins at `begin`; members before `index` do not end it.
 
-    def _add_levels(self) -> None:
-        """Group the last level, again and again, until it fits under the root."""
-        while len(items := self._levels[-1]) > self.shape.most:
-            level = len(self._levels) - 1
-            groups, begin = list[Item](), 0
+        None when it goes on beyond these items.
+        """
+        first = max(index, begin + self.shape.least - 1)
+        keys = [item.key for item in items[first : begin + self.shape.most]]
+        end = self.shape.find_end(level, keys, first - begin + 1)
+        return None if end is None else begin + end
+
+    def _make_root(self, items: Sequence[Item], level: int) -> Item | None:
+        """Group what stands on a level, again and again, until it fits under the root."""
+        self._widths[level:] = [len(items)]
+        while len(items) > self.shape.most:
+            groups: list[Item] = []
+            begin = 0
             while begin < len(items):
-                end = self._end_of_group(level, begin, begin)
+                end = self._end_of_group(items, begin, begin, level) or len(items)
                 groups.append(_grouped(tuple(items[begin:end]), level + 1))
                 begin = end
-            self._levels.append(groups)
-
-    def _make_root(self) -> Item | None:
-        top = self._levels[-1]
-        return _grouped(tuple(top), len(self._levels)) if top else None
+            items, level = groups, level + 1
+            self._widths.append(len(items))
+        return _grouped(tuple(items), level + 1) if items else None
 
 
-def _merkle_digest(children: Sequence[Item]) -> bytes:
-    """A hash of the children's digests behind a head: how many, then a number for each, four bytes all.
-
-    It is 0 for a node and the key's length + 1 for a leaf: no leaf passes for a node.
-    """
-    marks = [0 if child.level else len(child.key) + 1 for child in children]
-    head = pack(f">{len(marks) + 1}I", len(marks), *marks)
-    digests = b"".join([child.digest for child in children])
-    return blake2b(head + digests, digest_size=16, person=b"memtree.node").digest()
+def _grouped(members: tuple[Item, ...], level: int) -> Item:
+    """The item of the next level that a group is: a node, or its only member."""
+    return members[0] if len(members) == 1 else Node.over(members, level)
 
 
-def _grouped(members: tuple[Item, ...], level: int, known: Item | None = None) -> Item:
-    """The item a group is: its only member, or a node, the known one when it is of these very members."""
-    if len(members) == 1:
-        return members[0]
-    if isinstance(known, Node) and known.level == level and known.children == members:
-        return known
-    return Node.over(members, level)
+def _members(item: Item, level: int) -> tuple[Item, ...]:
+    """The group that an item of a level is: what stands on the level below for it."""
+    return item.children if isinstance(item, Node) and item.level == level else (item,)
+
+
+def _following(way: Sequence[_Place], level: int) -> Iterator[Item]:
+    """The items of a level behind the one on the way, to the end."""
+    members, index = way[level]
+    yield from members[index + 1 :]
+    if level + 1 < len(way):
+        for group in _following(way, level + 1):
+            yield from _members(group, level + 1)
 
 
 def _nodes_of(items: Iterable[Item], level: int) -> list[Node]:
@@ -319,15 +281,13 @@ def _nodes_of(items: Iterable[Item], level: int) -> list[Node]:
     return [item for item in items if isinstance(item, Node) and item.level == level]
 
 
-def _trimmed(start: int, old: list[Item], new: list[Item]) -> _Splice:
-    """The splice without what is the same at both ends."""
-    same = tail = 0
-    shorter = min(len(old), len(new))
-    while same < shorter and old[same] is new[same]:
-        same += 1
-    while tail < shorter - same and old[-1 - tail] is new[-1 - tail]:
-        tail += 1
-    return _Splice(start + same, old[same : len(old) - tail], new[same : len(new) - tail])
+def _nodes_above(item: Item | None, level: int) -> list[Node]:
+    """The nodes of higher levels than this, from an item down, children before parents."""
+    if not isinstance(item, Node) or item.level <= level:
+        return []
+    if item.level == level + 1:
+        return [item]
+    return [*(node for child in item.children for node in _nodes_above(child, level)), item]
 
 
 def _checked_leaves(item: Item, shape: TreeShape, *, last: bool) -> list[Leaf]:
@@ -344,5 +304,5 @@ def _checked_leaves(item: Item, shape: TreeShape, *, last: bool) -> list[Leaf]:
     assert (item.key, item.order) == (leaves[0].key, leaves[0].order), "a node begins with its first leaf"
     assert item.time_start == min(leaf.time_start for leaf in leaves), "a node starts with its earliest leaf"
     assert item.time_end == max(leaf.time_end for leaf in leaves), "a node ends with its latest leaf"
-    assert item.digest == _merkle_digest(item.children), "a node's digest is that of its children"
+    assert item.digest == merkle_digest(item.children, item.level), "a node's digest is that of its children"
     return leaves

@@ -35,6 +35,10 @@ class Columns:
 
     def read(self, rows: NDArray[np.intp], *names: str) -> list[list[Any]]:
         """What stands in some rows of these columns, column by column."""
+        if len(rows) == 1:
+            # Without letting go of the interpreter, which a busy thread gives back milliseconds later.
+            row = int(rows[0])
+            return [[self._arrays[name].item(row)] for name in names]
         return [self._arrays[name].take(rows).tolist() for name in names]
 
     def append(self) -> int:
@@ -63,7 +67,7 @@ class Columns:
     @property
     def size_bytes(self) -> int:
         """What the rows take."""
-        return sum(self[name].nbytes for name in self._arrays)
+        return self.size * sum(array.itemsize for array in self._arrays.values())
 
     def freeze(self) -> dict[str, bytes]:
         """The bytes of each column."""

@@ -48,7 +48,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """All of these must let a node pass. `said`: when it was said; `about`: what time it is about."""
+    """All of these must let a node pass. `said`: when it was said; `about`: what time it is about.
+
+    A state is about all of the time from its own on until another one ended it.
+    """
 
     wanted: tuple[Wanted, ...] = ()
     kinds: frozenset[NodeKind] | None = None
@@ -82,7 +85,8 @@ def _masks(nodes: NodeSet, filters: Filters) -> Iterator[tuple[str, NDArray[np.b
     for wanted in filters.wanted:
         mask = np.full(size, wanted.excluded)
         for mark in wanted.marks:
-            mask[nodes.marks.rows(nodes.mark(*mark))] = not wanted.excluded
+            for each in nodes.marks.alike(nodes.mark(*mark)):
+                mask[nodes.marks.rows(each)] = not wanted.excluded
         yield wanted.name, mask
     if filters.kinds is None and filters.said is None and filters.about is None:
         return
@@ -93,7 +97,7 @@ def _masks(nodes: NodeSet, filters: Filters) -> Iterator[tuple[str, NDArray[np.b
         said_at = nodes.said_at(every)
         yield "said", _lies_in(said_at, said_at, filters.said)
     if filters.about is not None:
-        yield "about", _lies_in(nodes.time_start(every), nodes.time_end(every), filters.about)
+        yield "about", _lies_in(nodes.time_start(every), nodes.valid_end(every), filters.about)
 
 
 def _lies_in(first: NDArray[np.int64], last: NDArray[np.int64], span: Span) -> NDArray[np.bool_]:
@@ -137,7 +141,7 @@ def agent_mark(agent_id: str) -> Mark:
 
 
 def entity_mark(label: str) -> Mark:
-    """The node names this entity, in whatever case."""
+    """The node names this entity, in whatever case and by whichever of its names."""
     return "entity", normalise_label(label)
 
 

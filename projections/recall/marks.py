@@ -28,6 +28,8 @@ class MarkIndex:
         self._entries = 0
         # Columns of marks that many rows carry, until one more or one less does.
         self._columns: dict[int, NDArray[np.float32]] = {}
+        # Marks that say the same of a row, by each of them.
+        self._alike: dict[int, tuple[int, ...]] = {}
 
     def __contains__(self, mark: int) -> bool:
         """Whether a live row carries the mark."""
@@ -41,6 +43,17 @@ class MarkIndex:
         """The rows that carry a mark, ascending; a copy, which later changes do not touch."""
         rows = self._rows.get(mark)
         return np.empty(0, dtype=np.int32) if rows is None else np.array(rows, dtype=np.int32)
+
+    def alike(self, mark: int) -> tuple[int, ...]:
+        """This mark with all that say the same of a row: those of one entity's names. The same tuple for each."""
+        return self._alike.get(mark, (mark,))
+
+    def set_alike(self, marks: Iterable[int], groups: Iterable[Iterable[int]]) -> None:
+        """From now on these marks say the same as those of their group, or as no other; no row is touched."""
+        for mark in marks:
+            self._alike.pop(mark, None)
+        for group in map(tuple, map(sorted, groups)):
+            self._alike.update(dict.fromkeys(group, group))
 
     def column(self, mark: int, size: int) -> NDArray[np.float32]:
         """1 for each of the rows 0 .. size - 1 that carries a mark, 0 for others; read-only, and never changed."""

@@ -32,7 +32,8 @@ def named_shares(nodes: NodeSet, question: str) -> NDArray[np.float32] | None:
 
     Do not write to it.
     """
-    named = [nodes.marks.column(mark, nodes.size) for mark in _marks(nodes, question) if mark in nodes.marks]
+    entities = {nodes.marks.alike(mark) for mark in _marks(nodes, question)}
+    named = [column for entity in sorted(entities) if (column := _column(nodes, entity)) is not None]
     if len(named) < 2:
         return named[0] if named else None
     shares = named[0] + named[1]
@@ -40,6 +41,15 @@ def named_shares(nodes: NodeSet, question: str) -> NDArray[np.float32] | None:
         shares += column
     shares /= np.float32(len(named))
     return shares
+
+
+def _column(nodes: NodeSet, entity: tuple[int, ...]) -> NDArray[np.float32] | None:
+    """1 for each row that names the entity by one of its names, else 0; None when none does."""
+    columns = [nodes.marks.column(mark, nodes.size) for mark in entity if mark in nodes.marks]
+    if len(columns) < 2:
+        return columns[0] if columns else None
+    named: NDArray[np.float32] = np.maximum.reduce(columns)
+    return named
 
 
 def _marks(nodes: NodeSet, question: str) -> set[int]:

@@ -62,6 +62,7 @@ class NodeSet:
         self._mark_sets: Shared[Marks] = Shared()
         self._vectors = NodeVectors(options)
         self._sessions: SessionTable | None = None  # None after a change
+        self.settled_at = -1  # user_seq of the Memory when no node wanted a vector any more
 
     def __len__(self) -> int:
         return len(self._rows.row_of)
@@ -188,6 +189,11 @@ class NodeSet:
         """Where the time ends that these rows are about; the instant itself belongs to it."""
         ends: NDArray[np.int64] = self._rows.columns["time_end"][rows]
         return ends
+
+    def valid_end(self, rows: Rows) -> NDArray[np.int64]:
+        """The last instant at which what these rows say holds; for all but states their `time_end`."""
+        until: NDArray[np.int64] = self._rows.columns["holds_until"][rows]
+        return np.where(until, until - 1, self.time_end(rows))
 
     def of_kinds(self, rows: Rows, kinds: Collection[NodeKind]) -> NDArray[np.bool_]:
         """Whether each of these rows is of one of the kinds."""

@@ -43,6 +43,7 @@ class SearchNode(msgspec.Struct, frozen=True, gc=False):
     time_end: Instant
     length: int
     stated: bool = False  # a person had a say in it; it is shown though its turns are
+    holds_until: Instant | None = None  # of a state: not in it; None: it is of its own time alone
 
 
 class Outline(msgspec.Struct, frozen=True, gc=False):
@@ -66,6 +67,7 @@ _COLUMNS: Final = {
     "said_at": "i8",
     "time_start": "i8",
     "time_end": "i8",
+    "holds_until": "i8",  # 0: as time_end
     "ref_seq": "i8",
     # Of texts made of turns: how many of the numbers kept in `turns` are the node's own.
     "ref_n": "i4",
@@ -92,6 +94,7 @@ _READ: Final = (
     "time_end",
     "length",
     "stated",
+    "holds_until",
 )
 
 
@@ -278,6 +281,7 @@ class NodeRows:
             "kind": KIND_CODE[node.kind],
             "ref_kind": ref_kind,
             "stated": node.stated,
+            "holds_until": node.holds_until or 0,
             "live": True,
             "id": node.id,
         }
@@ -298,11 +302,13 @@ class NodeRows:
         time_end: Instant,
         length: int,
         stated: bool,
+        holds_until: Instant,
     ) -> SearchNode:
         turns = _numbers(numbers[: _TURN_BYTES * ref_n] if ref_kind == _OF_TURNS else numbers)
         ref = _read_ref(numbers, ref_kind, ref_seq, ref_n)
         held = self.session_sets[sessions]
-        return SearchNode(node_id, KINDS[kind], ref, turns, held, said_at, time_start, time_end, length, stated)
+        times = said_at, time_start, time_end
+        return SearchNode(node_id, KINDS[kind], ref, turns, held, *times, length, stated, holds_until or None)
 
     def _link(self, row: int, node: SearchNode) -> None:
         (session,) = node.sessions

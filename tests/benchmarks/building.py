@@ -30,7 +30,7 @@ from events.log import GROUP_EVENTS_MAX, READERS, EventLog
 from events.memory import Task
 from events.session import TurnRecorded
 from projections.memory import MemoryParameters
-from projections.ports import ChunkText, FactsRead, IntervalText, MemberText, TextWritten
+from projections.ports import ChunkText, FactsRead, IntervalText, MemberText, PairsRead, PairText, TextWritten
 from projections.recall.agpr import NO_EMBEDDER
 from tests.benchmarks.measuring import Figure, Row, Spent, StepTimer, Watch, ms, percentile, sized, us
 from tests.benchmarks.samples import SESSION_GAP_MS, Speech, fresh_log, turns_of
@@ -70,6 +70,9 @@ class TimedModel:
 
     async def merge(self, members: Sequence[MemberText]) -> TextWritten:
         return await self._model.merge(members)
+
+    async def judge(self, pairs: Sequence[PairText]) -> PairsRead:
+        return await self._model.judge(pairs)
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from events.log import GROUP_EVENTS_MAX, EventLog
 from events.memory import Admission, FactsAdmitted, FactsExtracted, Pointer
 from events.reading import read_user
 from events.session import TurnRecorded
-from projections.facts.canonical import ADMISSIONS_MAX
+from projections.facts.admission import ADMISSIONS_MAX
 from projections.facts.chunking import make_chunk_key
 from projections.memory import MemoryParameters
 from projections.ports import ChunkText, TurnText

@@ -23,6 +23,8 @@ from tests.benchmarks import (
     socket_round_trip,
     trees,
     write_path,
+    write_path_long,
+    write_path_queries,
 )
 from tests.benchmarks.measuring import Row, machine
 
@@ -38,6 +40,8 @@ BENCHMARKS: dict[str, Callable[[float], list[Row]]] = {
     "forgetting": forgetting.measure,
     "model_calls": model_calls.measure,
     "write_path": write_path.measure,
+    "write_path_queries": write_path_queries.measure,
+    "write_path_long": write_path_long.measure,
 }
 
 

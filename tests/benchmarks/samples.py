@@ -23,6 +23,7 @@ from events.appending import Batch
 from events.envelope import NewEvent
 from events.log import GROUP_EVENTS_MAX, EventLog
 from events.time import Instant
+from projections.facts.admission import plan_admissions
 from projections.memory import Memory, MemoryParameters
 from tests.builders import MONDAY, SECRET, ManualClock, a_closing, a_turn, seeded_nonces
 
@@ -138,7 +139,7 @@ class History:
     async def summarise(self) -> int:
         """Every summary that is wanted; how many calls that took."""
         calls = 0
-        while planned := list(plan_summaries(self.memory, self._origin())):
+        while planned := list(plan_summaries(self.memory, self._origin(), lambda _: True)):
             await append_all(self._log, [await work.ask(self._means) for work in planned])
             await fold(self._log, self.memory)
             calls += len(planned)
@@ -159,5 +160,5 @@ class History:
                 lineage=tuple(sorted(lineage)),
                 basis=basis,
             )
-            for decision, lineage in self.memory.canon.plan_admissions(self.memory.parameters.generation)
+            for decision, lineage in plan_admissions(self.memory.canon, self.memory.parameters.generation)
         ]

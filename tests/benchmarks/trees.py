@@ -8,17 +8,30 @@ from hashlib import blake2b
 from statistics import fmean, median
 
 import anyio
+import numpy as np
+from numpy.typing import NDArray
 
 from daemon.texts import read_texts
 from events.log import EventLog
-from projections.memtree.forest import SEPARATOR, Forest
+from events.memory import Pointer
+from projections.facts.scopes import Scope, ScopeKind
+from projections.memtree.forest import SEPARATOR, Forest, LeafText
+from projections.memtree.items import Leaf
 from projections.memtree.shape import TreeShape
-from projections.memtree.tree import Leaf, MemTree
+from projections.memtree.tree import MemTree
+from projections.memtree.tree_vectors import TreeVectors, gather, nodes_without_vectors
+from projections.texts import FactText
 from tests.benchmarks.measuring import Figure, Row, percentile, sized, spend, us
 from tests.benchmarks.samples import History, fresh_log
 
 SIZES = (1_000, 10_000, 100_000)
-INSERTS = 400
+TURNS = 8
+INSERTS_A_TURN = 50
+DIRT_SIZES = (20, 50, 100, 200, 400, 800, 1_600, 4_000)
+DIRT_TREES = 20
+DIRT_INSERTS = 250
+TREES = 3_000
+DIMENSIONS = 384
 SESSIONS = 12
 SESSION_TURNS = 20
 DIGEST_BYTES = 16
@@ -27,17 +40,9 @@ HOUR_MS = 3_600_000
 
 
 def measure(share: float) -> list[Row]:
-    """Inserts into trees of three sizes, and the summaries of sessions."""
-    rows, costs = list[Row](), list[float]()
-    for size in SIZES:
-        row, cost = _measure_inserts(sized(size, share, 50), sized(INSERTS, share, 20))
-        rows.append(row)
-        costs.append(cost)
-    largest, smallest = sized(SIZES[-1], share, 50), sized(SIZES[0], share, 50)
-    figures = (Figure("larger_cpu_us", us(costs[-1])), Figure("smaller_cpu_us", us(costs[0])))
-    of = f"insert at {smallest:,} leaves"
-    growth = Row(f"insert at {largest:,} leaves", costs[-1] / costs[0], of, figures, goal=2.0)
-    return [*rows, growth, _measure_dirt(sized(4_000, share, 50)), anyio.run(_measure_summaries, share)]
+    """Inserts into trees of three sizes, their vectors, and the summaries of sessions."""
+    rows = [*_measure_inserts(share), *_measure_dirt(share), _measure_vectors(share)]
+    return [*rows, anyio.run(_measure_summaries, share)]
 
 
 def _leaves(count: int, seed: int) -> list[Leaf]:
@@ -45,24 +50,37 @@ def _leaves(count: int, seed: int) -> list[Leaf]:
     return _spread(count, count, seed)
 
 
-def _measure_inserts(size: int, inserts: int) -> tuple[Row, float]:
+def _measure_inserts(share: float) -> list[Row]:
     """Inserts anywhere, each beside hashing what the way up to the root must at least hash."""
-    tree = MemTree.build(_leaves(size, 1), TreeShape())
-    ours, hashing = list[float](), list[float]()
-    for leaf in _spread(size, inserts):
-        height = tree.height
-        ours.append(spend(partial(tree.insert, leaf)).thread_s)
-        hashing.append(spend(partial(_hash_levels, height)).thread_s)
-    figures = (
-        Figure("insert_cpu_us", us(median(ours))),
-        Figure("insert_cpu_us_p99", us(percentile(ours, 0.99))),
-        Figure("hashing_cpu_us", us(median(hashing))),
-        Figure("height", tree.height),
-    )
-    row = Row(
-        f"insert at {size:,} leaves", median(ours) / median(hashing), "hashing height x 10 digests", figures, 20.0
-    )
-    return row, median(ours)
+    trees = [MemTree.build(_leaves(sized(size, share, 50), 1), TreeShape()) for size in SIZES]
+    sizes = [len(tree) for tree in trees]
+    ours: list[list[float]] = [[] for _ in trees]
+    hashing: list[list[float]] = [[] for _ in trees]
+    # In turns, so that all sizes see the same neighbours on a shared machine.
+    for turn in range(sized(TURNS, share, 2)):
+        for tree, size, costs, floor in zip(trees, sizes, ours, hashing, strict=True):
+            for leaf in _spread(size, INSERTS_A_TURN, seed=2 + turn):
+                costs.append(spend(partial(tree.insert, leaf)).thread_s)
+                floor.append(spend(partial(_hash_levels, tree.height)).thread_s)
+    rows = [
+        Row(
+            f"insert at {size:,} leaves",
+            median(costs) / median(floor),
+            "hashing height x 10 digests",
+            (
+                Figure("insert_cpu_us", us(median(costs))),
+                Figure("insert_cpu_us_p99", us(percentile(costs, 0.99))),
+                Figure("hashing_cpu_us", us(median(floor))),
+                Figure("height", tree.height),
+            ),
+            20.0,
+        )
+        for tree, size, costs, floor in zip(trees, sizes, ours, hashing, strict=True)
+    ]
+    larger, smaller = median(ours[-1]), median(ours[0])
+    figures = (Figure("larger_cpu_us", us(larger)), Figure("smaller_cpu_us", us(smaller)))
+    of = f"insert at {sizes[0]:,} leaves"
+    return [*rows, Row(f"insert at {sizes[-1]:,} leaves", larger / smaller, of, figures, goal=2.0)]
 
 
 def _hash_levels(height: int) -> None:
@@ -77,20 +95,55 @@ def _spread(size: int, count: int, seed: int = 2) -> list[Leaf]:
     return [Leaf(time, chance.randbytes(DIGEST_BYTES), time) for time in times]
 
 
-def _measure_dirt(size: int) -> Row:
-    """Nodes whose summary an insert in the middle makes stale, beyond the way up to the root."""
-    tree = MemTree.build(_leaves(size, 1), TreeShape())
-    beyond = [len(tree.insert(leaf).added) - tree.height for leaf in _spread(size, min(size, 1_000))]
-    dirty = fmean(beyond) + tree.height
+def _measure_dirt(share: float) -> list[Row]:
+    """Nodes that an insert makes new, beyond the way up to the root: the mean, and the 99th percentile."""
+    beyond: dict[int, list[int]] = {}
+    heights: list[int] = []
+    for size in DIRT_SIZES:
+        beyond[size] = []
+        for seed in range(DIRT_TREES):
+            tree = MemTree.build(_leaves(size, seed), TreeShape())
+            for leaf in _spread(size, sized(DIRT_INSERTS, share, 10), seed=1_000 + seed):
+                added = tree.insert(leaf).added
+                beyond[size].append(len(added) - tree.height)
+                heights.append(tree.height)
+                tree.remove(leaf)
+    together, height = [each for found in beyond.values() for each in found], fmean(heights)
+    name = f"nodes that an insert changes at {DIRT_SIZES[0]} to {DIRT_SIZES[-1]:,} leaves"
+    means = [Figure(f"beyond_at_{size}_mean", fmean(found)) for size, found in beyond.items()]
+    tails = [Figure(f"beyond_at_{size}_p99", percentile(found, 0.99)) for size, found in beyond.items()]
+    mean, tail = height + fmean(together), height + percentile(together, 0.99)
+    return [
+        Row(f"{name}, mean", mean / height, "the height of the tree", tuple(means), (height + 1.5) / height),
+        Row(f"{name}, p99", tail / height, "the height of the tree", tuple(tails), (height + 11) / height),
+    ]
+
+
+def _measure_vectors(share: float) -> Row:
+    """Vectors of nodes that are their children put together; and what comparing a question with roots takes."""
+    forest, vectors, chance = Forest(TreeShape(), 10**9), TreeVectors(), random.Random(4)
+    rows = np.random.default_rng(4).normal(size=(1_024, DIMENSIONS))
+    rows = (rows / np.linalg.norm(rows, axis=1)[:, None]).astype(np.float16).astype(np.float64)
+    of_leaf: dict[bytes, NDArray[np.float64]] = {}
+    for number in range(sized(TREES, share, 20)):
+        leaves = _spread(100, chance.randrange(2, 40), seed=number)
+        of_leaf.update((leaf.key, rows[chance.randrange(len(rows))]) for leaf in leaves)
+        text = LeafText(FactText(Pointer(1, 0)), 40, frozenset())
+        forest.change(Scope(ScopeKind.ENTITY, str(number)), [(leaf, text) for leaf in leaves])
+    nodes = list(nodes_without_vectors(forest, vectors))
+    made = spend(lambda: vectors.settle(nodes, {}, {}, of_leaf)).thread_s
+    summing = spend(lambda: [np.sum(rows[: len(node.children)], axis=0) for node in nodes]).thread_s
+    roots = [item for scope in forest.trees for item in forest.recall_roots(scope)]
+    told = gather(roots, [vectors.codes_of(item.digest for item in roots)])
+    question = rows[0].astype(np.float32)
+    asked = median(spend(lambda: told.cosines(question)).thread_s for _ in range(50))
     figures = (
-        Figure("nodes_mean", dirty),
-        Figure("beyond_height_mean", fmean(beyond)),
-        Figure("beyond_height_p99", percentile(beyond, 0.99)),
+        Figure("node_cpu_us", us(made) / len(nodes)),
+        Figure("node_bytes", vectors.size_bytes / len(nodes)),
+        Figure("roots", len(roots)),
+        Figure("cosines_of_roots_cpu_us", us(asked)),
     )
-    name = f"nodes that an insert changes at {size:,} leaves"
-    return Row(
-        name, dirty / tree.height, "the height of the tree", figures, goal=(tree.height + 1.5) / tree.height
-    )
+    return Row(f"vectors of {len(nodes):,} nodes out of their children's", made / summing, "numpy's sums", figures)
 
 
 async def _measure_summaries(share: float) -> Row:

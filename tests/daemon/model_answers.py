@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from events.decisions import PairsJudged
 from events.envelope import NewEvent
 from events.log import EventLog
 from events.memory import FactsExtracted, IntervalSummarised, NodesMerged, Usage, WorkParked
@@ -63,6 +64,13 @@ class Answers:
         self.count += 1
         new = a_summary(sessions=sessions or ("s1",), user_id=self.user_id, node=f"node {self.count}")
         await self.log.append_event(taking(new, usage))
+
+    async def judge(self, usage: Usage = NOTHING, *sessions: str) -> None:
+        """Readings of these sessions were compared."""
+        self.count += 1
+        new = a_summary(sessions=sessions or ("s1",), user_id=self.user_id)
+        judged = PairsJudged(1, (), (), "offline", usage=usage)
+        await self.log.append_event(replace(new, event=judged, key=f"judged/{self.user_id}/{self.count}"))
 
     async def merge(self, usage: Usage = NOTHING, *sessions: str) -> None:
         """A group of facts of these sessions."""

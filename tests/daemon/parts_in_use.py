@@ -15,6 +15,7 @@ from daemon.asking.answer_types import Answer
 from daemon.asking.answers import Answerer
 from daemon.asking.query_params import QueryParams
 from daemon.building.compaction import Compactor
+from daemon.building.deciding import Deciding, DecidingParameters
 from daemon.building.worker import Worker, WorkerParameters
 from daemon.erasure.erasing import Erasing
 from daemon.erasure.forgetting import Forgetter
@@ -127,6 +128,8 @@ def build_parts(
     eventtree: EventTreeParameters | None = None,
     agpr: AgprParameters | None = None,
     budget: Budget | None = None,
+    deciding: DecidingParameters | None = None,
+    compared_by: Embedder | None = None,
 ) -> Parts:
     """The parts, built as daemon/app.py does it."""
     model = model or ScriptedModel()
@@ -134,7 +137,10 @@ def build_parts(
     reported = Reported()
     memories = Memories(log, memory, reported, memories_max)
     given_out = GivenOut(log.keys.secret, clock)
-    working = Worker(log, memories, model, worker, clock, reported, budget=budget, given_out=given_out)
+    decide = Deciding(log, memories, compared_by, report=reported, parameters=deciding)
+    working = Worker(
+        log, memories, model, worker, clock, reported, budget=budget, given_out=given_out, deciding=decide
+    )
     compactor = Compactor(
         log, memories, working, embedder, eventtree or EventTreeParameters(), patience_s=PATIENCE_S
     )

@@ -8,7 +8,8 @@ import anyio
 import pytest
 
 from daemon.asking.answer_types import Source
-from daemon.asking.structures import FactShown, PageParams, Structures
+from daemon.asking.fact_listing import FactShown
+from daemon.asking.structures import FactsParams, Structures
 from daemon.building.correction_plans import FactUnknown
 from daemon.building.corrections import (
     TEXT_CHARACTERS_MAX,
@@ -55,7 +56,7 @@ async def learn(parts: Parts, *contents: str, session_id: str = "s1") -> None:
 
 async def known(structures: Structures) -> dict[str, FactShown]:
     """All facts by their texts."""
-    page = await structures.facts(PageParams(user_id="alice"))
+    page = await structures.facts(FactsParams(user_id="alice"))
     return {fact.text: fact for fact in page.facts}
 
 
@@ -300,7 +301,7 @@ async def test_a_fact_that_was_extracted_again_and_is_let_go_stands_on_the_new_e
 
     assert settled.fact is not None
     assert (settled.fact.text, settled.fact.pinned, settled.fact.id == fact.id) == (BOSTON, False, False)
-    assert (await parts.memory()).pending() == 0
+    assert not (await parts.memory()).canon.waiting
     await check_fold(parts)
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from daemon.asking.structures import FactShown, PageParams, Structures
+from daemon.asking.fact_listing import FactShown
+from daemon.asking.structures import FactsParams, Structures
 from daemon.building.corrections import Corrections, CorrectParams, FactParams, PinParams
 from events.log import EventLog
 from events.memory import ExtractedFact, FactCorrected, FactPinned, FactRetracted, FactsExtracted
@@ -43,7 +44,7 @@ async def fact_read_with_context(parts: Parts, structures: Structures) -> FactSh
     await parts.say("Hm.", "My xylophon is blue.", "It broke.", "Oh.")
     await parts.close()
     await parts.until_done()
-    facts = (await structures.facts(PageParams(user_id="alice"))).facts
+    facts = (await structures.facts(FactsParams(user_id="alice"))).facts
     assert isinstance(facts, list)
     (found,) = [fact for fact in facts if fact.text == BROKE]
     assert isinstance(found, FactShown)

@@ -12,6 +12,7 @@ from events.errors import InvalidInput
 from events.log import EventLog
 from tests.builders import ManualClock, a_batch, a_forgetting
 from tests.daemon.parts_in_use import ALICE, SMALL, Parts, build_parts, running
+from tests.daemon.test_deciding import ScriptedComparer, until_decided
 
 
 async def diff(log: EventLog, a: int | str, b: int | str | None = None) -> Difference:
@@ -50,6 +51,20 @@ async def test_facts_of_a_session_come_with_it(log: EventLog, clock: ManualClock
     assert changed.text == changed.text_before == "It rained on Zoe."
     zoe = next(scope for scope in second.scopes if scope.scope == "zoe")
     assert (zoe.kind, len(zoe.joined), zoe.left) == ("entity", 7, []), "active from two sessions on"
+
+
+async def test_a_scene_that_changed_has_a_name_for_people_beside_its_id(log: EventLog, clock: ManualClock) -> None:
+    parts = build_parts(log, clock, compared_by=ScriptedComparer())
+    async with running(parts):
+        await parts.say("Zoe came.", "Zoe came back.")
+        await parts.close()
+        await until_decided(parts)
+    difference = await diff(log, 0)
+
+    scenes = [scope for scope in difference.scopes if scope.kind == "scene"]
+    assert scenes
+    assert {scope.name for scope in scenes} == {"Zoe came back."}
+    assert all(scope.name is None for scope in difference.scopes if scope.kind != "scene")
 
 
 async def test_the_other_way_round_what_came_went(log: EventLog, clock: ManualClock) -> None:

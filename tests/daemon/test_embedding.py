@@ -18,6 +18,7 @@ from daemon.bus.embedded_bus import LOOPBACK, free_port
 from daemon.config import hide_password
 from daemon.models.circuit import FAILURES_MAX, OPEN_S
 from daemon.models.client import Client
+from daemon.models.embedders import Unhurried
 from daemon.models.embedding import (
     ANSWER_BYTES_MAX,
     BATCH_TEXTS_MAX,
@@ -299,6 +300,27 @@ async def test_a_question_does_not_wait_for_stored_texts(stub: OpenAiStub) -> No
         tasks.cancel_scope.cancel()
 
     assert question == pytest.approx(np.array(unit(stub, "question")), abs=1e-6)
+
+
+async def test_texts_that_have_time_come_after_those_that_came_later(stub: OpenAiStub) -> None:
+    stub.hold()
+    async with asking(stub, concurrency=3) as embedder, anyio.create_task_group() as tasks:
+        unhurried = Unhurried(embedder)
+        for text in ("a", "b"):
+            tasks.start_soon(embedder.embed, [text])
+        await wait_until(lambda: stub.in_flight == 2)
+        for text in ("late", "later"):
+            tasks.start_soon(unhurried.embed, [text])
+        await wait_until(lambda: embedder.endpoint.state.waiting == 1)
+        for text in ("c", "d", "e"):
+            tasks.start_soon(embedder.embed, [text])
+        await wait_until(lambda: embedder.endpoint.state.waiting == 2)
+        stub.let_go.set()
+    sent = [asked.texts[0] for asked in stub.asked]
+
+    assert sorted(sent) == ["a", "b", "c", "d", "e", "late", "later"]
+    assert sent.index("c") < sent.index("late") < sent.index("later")
+    assert (unhurried.name, unhurried.dimensions, unhurried.ranks) == (embedder.name, 8, True)
 
 
 async def test_texts_are_sent_shortened_and_never_empty(stub: OpenAiStub) -> None:

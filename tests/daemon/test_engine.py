@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import anyio
@@ -134,6 +135,27 @@ async def test_while_the_model_is_away_nobody_asks_and_nothing_is_held(log: Even
     assert parts.worker.engine.away == AWAY
     assert texts, "turns are stored and found meanwhile"
     assert await parked_of(log) == []
+
+
+async def test_for_a_model_that_has_slots_of_its_own_some_questions_are_got_ready_and_no_more(
+    log: EventLog, clock: ManualClock
+) -> None:
+    parts = build_parts(log, clock, model=ScriptedModel(held=True), worker=replace(QUICK, concurrency=2, ahead=1))
+    async with running(parts):
+        await say_chunk(parts)
+        await say_chunk(parts, session_id="s2")
+        await parts.until_asked(2)
+        was_short = parts.worker.engine.is_short
+        for number in range(3, 7):
+            await say_chunk(parts, session_id=f"s{number}")
+        await wait_until(lambda: parts.worker.engine.slots.waiting > 0)
+        asked, is_short = len(parts.model.waiting()), parts.worker.engine.is_short
+        parts.model.release()
+        await parts.until_done()
+
+    assert (was_short, is_short) == (False, True)
+    assert asked == 3
+    assert len(await answers_of(log)) == 6
 
 
 async def test_once_the_model_answers_again_all_that_waits_goes_on_at_once(parts: Parts) -> None:
@@ -327,9 +349,10 @@ async def test_over_random_histories_nothing_is_asked_twice_at_once_and_every_ch
             await parts.say(f"number {number} is said once.", "and more.", user_id=user, session_id=session)
             if chance.random() < 0.2:
                 await parts.close(session, user)
-        for user in ("alice", "bob"):  # so that nothing waits for the clock
+        for user in ("alice", "bob"):
             await parts.say("the end.", "and more.", user_id=user, session_id="last")
-            await parts.close("last", user)
+        for user, session in product(("alice", "bob"), ("s0", "s1", "s2", "last")):
+            await parts.close(session, user)  # so that nothing waits for the clock
         await parts.until_done()
         tasks.cancel_scope.cancel()
     answers = [*await answers_of(log), *await answers_of(log, BOB)]

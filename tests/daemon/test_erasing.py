@@ -27,7 +27,9 @@ from events.dead_letters import DeadLetter
 from events.envelope import BusPosition, Reference
 from events.erasure import erase_retracted, erase_slice, has_emptied
 from events.log import EventLog
+from events.memory import Digest, FactId
 from projections.digests import MemoryDigest, digest_memory
+from projections.facts.scopes import Scope, ScopeKind
 from tests.builders import SECRET, ManualClock, a_batch, a_turn, seeded_nonces
 from tests.bus_in_use import bus_with_stream, fetch_all, unattended_server
 from tests.daemon.parts_in_use import ALICE, Parts, build_parts, running, running_forgetter
@@ -293,11 +295,12 @@ def said(number: int, session: str) -> str:
 
 @dataclass(frozen=True)
 class Survivors:
-    """Digests of the Memory as it was and as the redacted log tells it, and every fact with its sources."""
+    """Digests of the Memory as it was and as the redacted log tells it, facts with sources, and the trees."""
 
     live: MemoryDigest
     rebuilt: MemoryDigest
     facts: str
+    trees: dict[Scope, tuple[frozenset[FactId], set[Digest]]]
 
 
 async def live(path: Path, sessions: Sequence[str], forgotten: str | None = None) -> Survivors:
@@ -322,26 +325,28 @@ async def live(path: Path, sessions: Sequence[str], forgotten: str | None = None
             memory = await parts.memory()
             live = digest_memory(memory)
             rebuilt = digest_memory(await fold_from_nothing(log, ALICE, memory.parameters))
-            shown = await Structures(log, parts.memories).show(list(memory.canon.facts.values()), {})
+            shown = await Structures(log, parts.memories).show(memory, list(memory.canon.facts.values()))
     finally:
         await log.close()
-    return Survivors(live, rebuilt, "\n".join(sorted(map(repr, shown))))
+    shown = [replace(fact, group=None) for fact in shown]
+    apart = {
+        scope: (frozenset(memory.members.get(scope, ())), {node.digest for node in tree.nodes()})
+        for scope, tree in memory.forest.trees.items()
+        if scope.kind is not ScopeKind.SCENE
+    }
+    return Survivors(live, rebuilt, "\n".join(sorted(map(repr, shown))), apart)
 
 
 @pytest.mark.parametrize("forgotten", ["Anna", "Bert", "Carl"])
 async def test_what_survives_a_session_is_as_if_it_had_never_been(tmp_path: Path, forgotten: str) -> None:
-    """Facts with their sources, scopes and trees; groups depend on when they were merged, and equal a rebuild."""
+    """Facts with sources, scopes and trees. Groups and scenes depend on what came when, and equal a rebuild."""
     sessions = ("Anna", "Bert", "Carl")
     left = await live(tmp_path / "forgot.db", sessions, forgotten)
     never = await live(tmp_path / "never.db", [session for session in sessions if session != forgotten])
     with_it = await live(tmp_path / "kept.db", sessions)
 
     assert left.facts == never.facts
-    assert (left.live.facts, left.live.scopes, left.live.trees) == (
-        never.live.facts,
-        never.live.scopes,
-        never.live.trees,
-    )
+    assert (left.live.facts, left.trees) == (never.live.facts, never.trees)
     assert left.live == left.rebuilt
     assert left.facts != with_it.facts, "the control: the session had said something of its own"
     assert forgotten in with_it.facts

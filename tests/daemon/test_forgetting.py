@@ -37,9 +37,10 @@ async def test_the_receipt_counts_what_is_gone_and_no_file_of_the_log_holds_it(
         await parts.until_done()
         receipt = await parts.forgetter.forget("alice", "s1")
 
-    # Two turns (content, role, turn id, name), the closing, an extraction and an admission.
+    # Two turns (content, role, turn id, name), the closing, an extraction, an admission, a route and a summary of
+    # the scene.
     assert receipt.complete
-    assert receipt.events_voided == 5
+    assert receipt.events_voided == 7
     assert receipt.words_erased >= 2 * 4 + 3
     assert b"Xylophon" not in stored_bytes(log_path)
     assert (await event_types(parts.log))[-2:] == ["session.forgotten", "session.erased"]

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from daemon.asking.answer_types import Source
+from daemon.asking.fact_listing import FactShown
 from daemon.asking.session_events import SessionEvents, SessionEventsParams
-from daemon.asking.structures import FactShown, PageParams, Structures
+from daemon.asking.structures import FactsParams, Structures
 from daemon.building.corrections import Corrections, CorrectParams, FactParams, PinParams
 from daemon.folding import fold_from_nothing
 from events.envelope import NewEvent
@@ -38,7 +39,7 @@ def corrections(parts: Parts, structures: Structures, clock: ManualClock) -> Cor
 
 
 async def known(structures: Structures) -> dict[str, FactShown]:
-    return {fact.text: fact for fact in (await structures.facts(PageParams(user_id="alice", limit=1000))).facts}
+    return {fact.text: fact for fact in (await structures.facts(FactsParams(user_id="alice", limit=1000))).facts}
 
 
 async def check_fold(parts: Parts) -> None:
@@ -111,7 +112,12 @@ async def test_taking_it_back_takes_the_correction_along(
             CorrectParams(user_id="alice", fact_id=fact.id, text="Alice is allergic to milk.")
         )
         await parts.log.append(a_batch(a_retraction("x-1", "import")))
-        await wait_until(lambda: all(each.user_seq == 4 for each in parts.memories.loaded().values()))
+        await wait_until(
+            lambda: all(
+                each.user_seq == parts.log.head and not each.needs_rebuild
+                for each in parts.memories.loaded().values()
+            )
+        )
         shown = await known(structures)
         texts = await parts.texts("What is Alice allergic to?")
 

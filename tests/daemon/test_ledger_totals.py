@@ -34,10 +34,12 @@ async def test_answers_and_what_was_given_up_are_added_up_by_task(log: EventLog,
     await answers.park(Usage(3, 10, 0, 1, 5, 100))
     await answers.summarise(Usage(1, 200, 0, 20, 30, 400), "s1", "s2")
     await answers.merge(Usage(1, 300, 100, 30, 40, 500))
+    await answers.judge(Usage(1, 90, 0, 9, 7, 60), "s1", "s2")
     totals = await LedgerTotals(log, clock).read()
 
     assert totals.in_all == {
         Task.EXTRACT: Usage(5, 1010, 600, 51, 7_005, 1300),
+        Task.JUDGE: Usage(1, 90, 0, 9, 7, 60),
         Task.SUMMARISE: Usage(1, 200, 0, 20, 30, 400),
         Task.MERGE: Usage(1, 300, 100, 30, 40, 500),
     }
@@ -120,6 +122,8 @@ async def test_sums_are_those_of_brute_force_whenever_and_however_often_somebody
                 await who.summarise(usage)
             case Task.MERGE:
                 await who.merge(usage)
+            case Task.JUDGE:
+                await who.judge(usage)
         expected[clock() // DAY_MS, task] += usage
         clock.advance(chance.choice((1000, 1000, DAY_MS // 3)))
         if chance.random() < 0.2:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from daemon.asking.fact_listing import FactShown
 from daemon.asking.listings import (
     Listings,
     NoParams,
@@ -15,13 +16,13 @@ from daemon.asking.listings import (
     find_user,
 )
 from daemon.asking.structures import (
-    FactShown,
+    FactsParams,
     GroupShown,
     PageParams,
     Structures,
-    TreeShown,
     UnitShown,
 )
+from daemon.asking.tree_listing import TreeShown
 from daemon.asking.tree_nodes import NODE_TEXT_MAX
 from daemon.erasure.receipts import SessionUnknown, UserUnknown
 from events.errors import InvalidInput
@@ -51,7 +52,7 @@ async def learn(parts: Parts, *contents: str, session_id: str = "s1") -> None:
 
 
 async def facts_of(structures: Structures, **more: Any) -> tuple[list[FactShown], str | None]:
-    page = await structures.facts(PageParams(user_id="alice", **more))
+    page = await structures.facts(FactsParams(user_id="alice", **more))
     return page.facts, page.next
 
 
@@ -155,7 +156,7 @@ async def test_of_a_user_whom_nobody_knows_every_list_is_empty(
     parts: Parts, listings: Listings, structures: Structures
 ) -> None:
     await parts.say("one")
-    page = PageParams(user_id="nobody")
+    page = FactsParams(user_id="nobody")
 
     assert (await listings.sessions(UserParams(user_id="nobody"))).sessions == []
     assert (await structures.facts(page)).facts == []

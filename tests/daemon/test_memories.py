@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import anyio
@@ -106,8 +107,28 @@ async def test_many_who_ask_at_once_share_one_fold(log_path: Path, clock: Manual
     await log.close()
 
     assert len({id(memory) for memory in used}) == 1
-    # Tombstones, three pages of 256 and, each task for itself, a look at what came meanwhile.
-    assert log.reads <= 4 + 50
+    # Tombstones, three pages of 256, and a look at what came meanwhile.
+    assert log.reads <= 4 + 1
+
+
+async def test_who_looks_again_reads_only_what_came_since(log_path: Path, clock: ManualClock) -> None:
+    log = await CountingLog.open(log_path, clock, seeded_nonces(1), SECRET)
+    assert isinstance(log, CountingLog)
+    memories = Memories(log, SMALL, Reported())
+    try:
+        await log.append(a_batch(a_turn("The dog is Rex.")))
+        memory = await memories.catch_up(ALICE)
+        log.reads = 0
+        for _ in range(5):
+            await memories.catch_up(ALICE)
+        idle = log.reads
+        await log.append(a_batch(a_turn("He is old.", turn_id="t2")))
+        await memories.catch_up(ALICE)
+    finally:
+        await log.close()
+
+    assert (idle, log.reads) == (0, 1)
+    assert memory.user_seq == 2
 
 
 async def test_the_least_recently_used_memory_goes_first(log: EventLog) -> None:
@@ -371,17 +392,17 @@ async def test_a_long_fold_leaves_the_loop_to_others(memories: Memories, log: Ev
     async def watch() -> None:
         nonlocal longest
         while True:
-            before = anyio.current_time()
+            before = time.thread_time()
             await checkpoint()
-            longest = max(longest, anyio.current_time() - before)
+            longest = max(longest, time.thread_time() - before)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch)
         await memories.catch_up(ALICE)
         tasks.cancel_scope.cancel()
 
-    # A slice is 4 ms; the rest is room for one long event and for a machine that is busy otherwise.
-    assert longest < 0.25
+    # Of CPU, whatever else the machine does: a slice is 4 ms, and the rest is room for one long event.
+    assert longest < 0.1
 
 
 async def test_hundreds_of_users_are_served_with_few_memories(log: EventLog) -> None:

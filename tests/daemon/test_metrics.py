@@ -53,7 +53,7 @@ STATUS = DaemonStatus(
     worker=WorkerShown(
         in_flight=12, calling=13, questions=14, questions_failed=15, parked=16, waiting_for_model=18, recorded=19
     ),
-    models=ModelsShown("offline", "hashing", None, 17),
+    models=ModelsShown("offline", "hashing", None, 17, node_vectors_waiting=25),
     budget=BudgetsShown(BudgetShown(20, None, None, None)),
     extraction=ExtractionShown(
         answers=66, with_facts=21, zero_facts=22, skipped=23, flagged=24, zero_share=None, trouble=None
@@ -106,6 +106,7 @@ async def test_what_status_knows_is_there(log: EventLog) -> None:
         "model_questions_failed_total": 15,
         "parked_work": 16,
         "vectors_waiting": 17,
+        "node_vectors_waiting": 25,
         "worker_waiting_for_model": 18,
         "model_answers_recorded_total": 19,
         "budget_spent_tokens": 20,
@@ -209,7 +210,8 @@ async def test_a_lag_that_nobody_knows_is_left_out(log: EventLog) -> None:
 
 async def test_no_id_no_word_and_no_address_is_in_the_text(log: EventLog) -> None:
     await log.append(a_batch(a_turn("Xylophon", user_id="Marimba", session_id="Glockenspiel")))
-    at_endpoints = ModelsShown("secret", "secret", "secret", 0, *[an_endpoint("secret", 0, "open")] * 2)
+    endpoint = an_endpoint("secret", 0, "open")
+    at_endpoints = ModelsShown("secret", "secret", "secret", 0, chat=endpoint, embeddings=endpoint)
     text = await text_of(log, status=replace(STATUS, models=at_endpoints))
 
     for word in ("Xylophon", "Marimba", "Glockenspiel", "secret"):

@@ -24,9 +24,9 @@ from events.errors import InvalidInput, LogDamaged
 from events.hindsight import read_hindsight
 from events.log import EventLog, LogReader
 from events.reading import read_user
-from projections.changes import Watch
 from projections.digests import digest_memory
 from projections.memory import Memory
+from projections.watching import Watch
 from tests.builders import KEYS, SECRET, ManualClock, a_batch, a_forgetting, seeded_nonces
 from tests.daemon.parts_in_use import ALICE, SMALL, Parts, build_parts, running
 from tests.daemon.turn_edits import a_retraction, a_revision
@@ -145,7 +145,7 @@ async def test_waiting_facts_and_nodes_without_summary_are_named(log: EventLog, 
         for missing in find_missing(memory):
             kinds.setdefault(missing.task, missing)
 
-    assert kinds.keys() == {"extract", "admit", "summarise"}
+    assert kinds.keys() == {"extract", "admit", "route", "summarise"}
     assert kinds["summarise"].scope is not None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC
 
 import pytest
@@ -85,7 +85,25 @@ async def test_models_that_run_here_have_no_endpoint_no_limit_and_no_share(build
     assert (shown.budget.user, shown.ledger.price_missing) == (None, None)
     assert (shown.extraction.answers, shown.extraction.zero_share, shown.extraction.trouble) == (0, None, None)
     assert shown.ledger.today == shown.ledger.in_all
-    assert shown.ledger.in_all == dict.fromkeys(("extract", "summarise", "merge"), SpentShown(0, 0, 0, 0, 0.0))
+    assert shown.ledger.in_all == dict.fromkeys(
+        ("extract", "judge", "summarise", "merge"), SpentShown(0, 0, 0, 0, 0.0)
+    )
+
+
+async def test_what_is_pending_of_a_user_is_told_by_kind_and_adds_up(
+    build: Callable[..., Status], parts: Parts
+) -> None:
+    nobody = await ask(build())
+    await parts.say("Zoe came.", "Zoe went.", "Zoe came back.")
+    await parts.close()
+    shown = await ask(build(), "alice")
+
+    assert nobody.waits is None
+    assert shown.waits is not None
+    assert shown.watermark is not None
+    waiting = asdict(shown.waits)
+    assert waiting["chunks_to_read"] == 2
+    assert sum(waiting.values()) == shown.watermark.pending
 
 
 async def test_an_endpoint_is_shown_as_it_is_and_is_ready_while_its_circuit_is_closed(

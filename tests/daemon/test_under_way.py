@@ -97,6 +97,7 @@ async def test_what_waited_for_the_model_and_is_forgotten_or_edited_is_not_count
         await parts.log.append_event(wish)
         parts.model.release()  # and so it is there again
         await parts.close()
+        await parts.close("s2", "bob")
         await parts.until_done()
 
     assert parts.worker.waiting_for_model == 0

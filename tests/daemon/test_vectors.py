@@ -98,6 +98,23 @@ async def say_cities(parts: Parts, *cities: str) -> None:
         await parts.say(f"I was in {city}.", session_id=city)
 
 
+async def test_a_memory_that_has_all_its_vectors_is_passed_over_until_it_grows(
+    log: EventLog, clock: ManualClock
+) -> None:
+    embedder = ScriptedEmbedder()
+    parts = build(log, clock, embedder)
+    async with filling(parts, embedder):
+        await parts.say("The dog is Rex.")
+        memory = await parts.memory()
+        await wait_until(lambda: memory.nodes.settled_at == memory.user_seq)
+        filled = not memory.nodes.without_vectors(1)
+        await parts.say("Alma is 7.", session_id="s2")
+        await parts.memory()
+        await until_filled(parts, 2)
+
+    assert filled
+
+
 @pytest.mark.parametrize("embedder", [ScriptedEmbedder(), HashingEmbedder()], ids=["scripted", "hashing"])
 async def test_a_question_ranks_by_cosine_once_the_nodes_have_their_vectors(
     log: EventLog, clock: ManualClock, embedder: Embedder

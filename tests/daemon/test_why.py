@@ -8,7 +8,7 @@ import pytest
 
 from daemon.asking.origins import Why
 from daemon.asking.spent import SpentShown
-from daemon.asking.structures import PageParams, Structures
+from daemon.asking.structures import FactsParams, Structures
 from daemon.asking.tree_nodes import NodeShown, TreeNodes, TreeNodesReader, TreeParams, TreeUnknown
 from daemon.asking.why import MemoryUnknown, Provenance, WhyParams
 from daemon.erasure.receipts import UserUnknown
@@ -47,7 +47,7 @@ def below(node: NodeShown) -> Iterator[NodeShown]:
 
 
 async def facts_by_text(structures: Structures) -> dict[str, str]:
-    page = await structures.facts(PageParams(user_id="alice", limit=1000))
+    page = await structures.facts(FactsParams(user_id="alice", limit=1000))
     return {fact.text: fact.id for fact in page.facts}
 
 
@@ -104,7 +104,7 @@ async def test_what_was_said_twice_has_two_readings_and_no_bus_where_none_was(
 async def test_a_group_leads_to_its_members_and_they_to_it(parts: Parts, structures: Structures) -> None:
     await learn(parts, *(f"thing {number}." for number in range(20)))
     await parts.compactor.compact(ALICE, 0.5)
-    units = await structures.units(PageParams(user_id="alice"))
+    units = await structures.units(FactsParams(user_id="alice"))
     group = units.groups[0]
     shown = await why(parts, group.id)
 
@@ -204,7 +204,7 @@ async def test_what_nobody_knows_is_not_found_and_not_quoted(parts: Parts, struc
 
 async def test_a_tree_is_shown_from_its_root_to_its_leaves_with_texts_and_sources(parts: Parts) -> None:
     await learn(parts, *(f"Bob said {number}." for number in range(8)))
-    listed = (await Structures(parts.log, parts.memories).trees(PageParams(user_id="alice"))).trees
+    listed = (await Structures(parts.log, parts.memories).trees(FactsParams(user_id="alice"))).trees
     by_name = {each.scope: each for each in listed}
     shown = await tree(parts, kind="session", scope="s1", depth=32)
     nodes = list(below(shown.root))
@@ -264,10 +264,10 @@ async def test_a_tree_that_is_not_named_well_is_refused(parts: Parts, wrong: dic
 async def test_units_come_page_by_page_each_with_its_groups(parts: Parts, structures: Structures) -> None:
     await learn(parts, *(f"thing {number}." for number in range(60)))
     await parts.compactor.compact(ALICE, 0.3)
-    whole = await structures.units(PageParams(user_id="alice", limit=1000))
+    whole = await structures.units(FactsParams(user_id="alice", limit=1000))
     units, groups, after = list[object](), list[object](), None
     while True:
-        page = await structures.units(PageParams(user_id="alice", limit=1, after=after))
+        page = await structures.units(FactsParams(user_id="alice", limit=1, after=after))
         units += page.units
         groups += page.groups
         after = page.next

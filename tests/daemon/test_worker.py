@@ -154,7 +154,10 @@ async def test_a_call_that_fails_once_is_answered_the_second_time(parts: Parts) 
         await parts.say("The dog is Rex.", "He is old.")
         await parts.until_done()
 
-    assert await event_types(parts.log) == ["turn.recorded", "turn.recorded", "facts.extracted", "facts.admitted"]
+    types = await event_types(parts.log)
+
+    assert types[:4] == ["turn.recorded", "turn.recorded", "facts.extracted", "facts.admitted"]
+    assert types.count("facts.extracted") == 1
 
 
 @pytest.mark.parametrize(
@@ -303,10 +306,15 @@ async def test_a_session_that_fell_quiet_gets_its_chunk_closed_by_the_clock_it_w
         await anyio.sleep(QUICK.tick_s * 3)
         still_open = memory.open_chunk(KEYS.session("alice", "s1"))
         clock.advance(1)
-        await wait_until(lambda: parts.log.head == 4)
+        await wait_until(lambda: parts.log.head >= 4)
 
     assert still_open == (1,)
-    assert await event_types(parts.log) == ["turn.recorded", "chunk.closed", "facts.extracted", "facts.admitted"]
+    assert (await event_types(parts.log))[:4] == [
+        "turn.recorded",
+        "chunk.closed",
+        "facts.extracted",
+        "facts.admitted",
+    ]
 
 
 def refreshing(idle_s: float, refresh_age_s: float) -> WorkerParameters:

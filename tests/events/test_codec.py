@@ -10,9 +10,22 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast
 import pytest
 
 from events.codec import EVENT_TYPES, UPCASTERS, Event, decode_event, encode_event
+from events.decisions import (
+    FactsRouted,
+    FactsSuperseded,
+    GenerationPromoted,
+    JudgedPair,
+    PairsJudged,
+    PairVerdict,
+    Route,
+    ScenesMerged,
+    Supersession,
+    Thresholds,
+)
 from events.errors import LogDamaged
 from events.memory import (
     Admission,
+    Alias,
     ExtractedFact,
     FactCorrected,
     FactPinned,
@@ -211,6 +224,39 @@ EXPECTED: dict[str, Event] = {
         reason=ParkReason.ANSWER_INVALID,
         turns=(3, 4),
         covers=(3, 5),
+        usage=USAGE,
+    ),
+    # Since then names that were given for one entity are read.
+    "facts.extracted.v4": FactsExtracted(
+        generation=1,
+        chunk=A,
+        turns=(3, 4, 6),
+        context=(2,),
+        covers=(3, 4, 5),
+        replaces=8,
+        model="offline-1",
+        facts=TWO_FACTS,
+        request=C,
+        usage=USAGE,
+        missed=2,
+        aliases=(Alias("Alice", "Ally", 1),),
+    ),
+    "facts.routed.v1": FactsRouted(generation=1, routes=(Route(A, (B, C)), Route(B, ()))),
+    "scenes.merged.v1": ScenesMerged(generation=1, kept=A, absorbed=(B,)),
+    "facts.superseded.v1": FactsSuperseded(
+        generation=1, supersessions=(Supersession(A, B, 1_719_792_000_000), Supersession(C, None, None))
+    ),
+    "generation.promoted.v1": GenerationPromoted(
+        generation=1,
+        embedder="offline-hashing-1-1024",
+        thresholds=Thresholds(95_000, 70_000, 65_000, 55_000, 90_000),
+    ),
+    "pairs.judged.v1": PairsJudged(
+        generation=1,
+        pairs=(JudgedPair(Pointer(9, 0), Pointer(5, 1), PairVerdict.SUPERSEDES),),
+        sources=(5, 9),
+        model="small-2",
+        request=C,
         usage=USAGE,
     ),
     "work.resumed.v1": WorkResumed(parked=7, task=Task.EXTRACT, request=B, turns=(3, 4), covers=(3, 5)),

@@ -8,6 +8,7 @@ import pytest
 
 from events.appending import Batch
 from events.codec import Event
+from events.decisions import FactsRouted, FactsSuperseded, GenerationPromoted, PairsJudged, ScenesMerged
 from events.envelope import NewEvent
 from events.errors import StaleDecision
 from events.gate import CHANGES_FACTS, DECISIONS, Verdict
@@ -57,11 +58,13 @@ async def verdicts(log: EventLog, *events: NewEvent) -> list[Verdict]:
     return [outcome.verdict for outcome in await log.append(Batch(events))]
 
 
-def test_decisions_are_admission_partition_merge_replay_and_corrections() -> None:
-    corrections = {FactCorrected, FactRetracted, FactPinned}
-    assert set(DECISIONS) == {FactsAdmitted, UnitsPartitioned, NodesMerged, SessionReplayed, *corrections}
+def test_decisions_are_those_about_facts_scopes_units_and_generations() -> None:
+    about_facts = {FactsAdmitted, FactsSuperseded, FactCorrected, FactRetracted, FactPinned}
+    about_scopes_and_units = {FactsRouted, ScenesMerged, UnitsPartitioned, NodesMerged}
+
+    assert set(DECISIONS) == about_facts | about_scopes_and_units | {GenerationPromoted, SessionReplayed}
     assert {*DECISIONS, TurnRevised, TurnRetracted, SessionForgotten, UserForgotten} <= set(CHANGES_FACTS)
-    assert not {TurnRecorded, FactsExtracted, IntervalSummarised, SessionClosed} & set(CHANGES_FACTS)
+    assert not {TurnRecorded, FactsExtracted, PairsJudged, IntervalSummarised, SessionClosed} & set(CHANGES_FACTS)
 
 
 @pytest.mark.parametrize(

@@ -126,8 +126,8 @@ def test_the_filler_reaches_every_word_of_the_richest_event() -> None:
     filler.fill(EVENT_TYPES["facts.extracted"])
 
     labels = {marker.split("-")[2] for marker in filler.markers}
-    assert labels == {"model", "text", "label", "topics", "entity", "attribute"}
-    assert len(filler.markers) == 1 + 2 * (1 + 2 + 2 + 2)
+    assert labels == {"model", "text", "label", "alias", "topics", "entity", "attribute"}
+    assert len(filler.markers) == 1 + 2 * (1 + 2 + 2 + 2) + 2 * 2
 
 
 async def test_forgetting_takes_the_marks_of_every_event_type_out_of_the_files(

@@ -8,10 +8,14 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
 ROWS = {*range(1, 14), *range(15, 20), 21, *range(23, 37), 38, *range(40, 44)}
-DEFECTS = {*(f"A{number}" for number in range(2, 11)), "A13", "C3", "C4", "C5", "C8", "C9"}
+DEFECTS = {
+    *(f"A{number}" for number in range(1, 16)),
+    *(f"B{number}" for number in (1, 2, 3, 8, 9, 10)),
+    *(f"C{number}" for number in (*range(3, 10), 14)),
+}
 PAINS = {"P1", "P2", "P4", "P5", "P7", "P8", "P10"}
 
-_ROW = re.compile(r"^\| (?P<row>[ACP]?\d+) \| (?P<fault>[^|]+) \| (?P<tests>.+) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| (?P<row>[ABCP]?\d+) \| (?P<fault>[^|]+) \| (?P<tests>.+) \|$", re.MULTILINE)
 _TEST = re.compile(r"`(?P<file>[\w/]+\.py)::(?P<name>\w+)`")
 
 

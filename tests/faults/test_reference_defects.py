@@ -21,8 +21,9 @@ from events.memory import Task
 from events.registry import read_sessions
 from projections.digests import digest_memory
 from projections.facts.scopes import Scope, ScopeKind
+from projections.memtree.items import Leaf
 from projections.memtree.shape import TreeShape
-from projections.memtree.tree import Leaf, MemTree
+from projections.memtree.tree import MemTree
 from tests.builders import (
     KEYS,
     MONDAY,

@@ -445,14 +445,17 @@ def test_ids_are_completed_from_the_running_daemon(daemon: FakeDaemon) -> None:
         },
         "facts.list": lambda _: {"facts": [{"id": "3fa0", "text": "Alice lives in Miami."}]},
         "trees.list": lambda _: {
-            "trees": [{"scope": "miami", "kind": "entity", "leaves": 1, "height": 0, "nodes": 0}]
+            "trees": [
+                {"scope": "miami", "kind": "entity", "leaves": 1, "height": 0, "nodes": 0},
+                {"scope": "aaaa1111", "kind": "scene", "name": "bob", "leaves": 1, "height": 0, "nodes": 0},
+            ]
         },
     }
 
     assert completed(daemon, "memforest", "query", "al") == ["alice"], "not those that a shell cannot hold"
     assert completed(daemon, "memforest", "close", "alice", "") == ["alice-1"]
     assert completed(daemon, "memforest", "facts", "retract", "alice", "3f") == ["3fa0"]
-    assert completed(daemon, "memforest", "tree", "alice", "") == ["miami"]
+    assert completed(daemon, "memforest", "tree", "alice", "") == ["miami", "aaaa1111"]
     assert completed(daemon, "memforest", "im") == ["import"]
 
 

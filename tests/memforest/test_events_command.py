@@ -160,8 +160,13 @@ def test_a_difference_is_one_line_a_change(daemon: FakeDaemon) -> None:
         came=[fact],
         went=[fact | {"id": "f2", "text": None}],
         changed=[changed, corrected],
-        scopes=[{"scope": "zoe", "kind": "entity", "joined": ["f1"], "left": []}],
+        scopes=[
+            {"scope": "zoe", "kind": "entity", "joined": ["f1"], "left": []},
+            {"scope": "5ce", "kind": "scene", "joined": [], "left": ["f1"], "name": "yoga"},
+        ],
         groups_made=[{"id": "g1", "text": "All.", "members": ["f1", "f3"]}],
+        ended=[{"id": "f5", "text": "Alice lives in Boston.", "until": AT, "by": "f1"}],
+        standing=[fact | {"id": "f6", "text": None}],
         left_off=7,
         redacted=2,
     )
@@ -175,6 +180,9 @@ def test_a_difference_is_one_line_a_change(daemon: FakeDaemon) -> None:
         "-\tfact\tf4\tRain.",
         "+\tfact\tf4\tSun.",
         "~\tentity\tzoe\t1 fact joined, 0 left",
+        "~\tscene\t5ce\tyoga: 0 facts joined, 1 left",
+        f'~\tended\tf5\tAlice lives in Boston. (until {AT[:10]}, by "Alice moved.")',
+        "~\tholds again\tf6\t(words erased)",
         "+\tgroup\tg1\tAll.",
     ]
     assert "7 more" in result.stderr

@@ -25,7 +25,7 @@ MIAMI: JsonObject = {
     "sessions": ["s1"],
     "pinned": True,
 }
-LINE = f"f2\t{AT}\tstate\tyes\ts1\tAlice lives in Miami.\n"
+LINE = f"f2\t{AT}\tstate\t\tyes\ts1\tAlice lives in Miami.\n"
 
 
 @pytest.fixture
@@ -70,6 +70,30 @@ def test_without_a_command_facts_are_listed(daemon: FakeDaemon, arguments: list[
 
     assert [(method, params["user_id"]) for method, params in daemon.requests] == [("facts.list", arguments[-1])]
     assert "Alice lives in Miami." in result.stdout
+
+
+def test_contradictions_are_shown_side_by_side_with_their_reason(daemon: FakeDaemon) -> None:
+    boston = {**MIAMI, "id": "f1", "text": "Alice lives in Boston."}
+    pairs = [{"one": "f1", "other": "f2", "reason": "state", "entity": "alice", "attribute": "home"}]
+    daemon.answers["facts.list"] = lambda _: {"facts": [boston, MIAMI], "next": None, "conflicts": pairs}
+    result = run(daemon, "alice", "--conflicts")
+
+    assert result.stdout.splitlines() == [
+        f"home of alice\tf1\t{AT}\ts1\tAlice lives in Boston.",
+        f"home of alice\tf2\t{AT}\ts1\tAlice lives in Miami.",
+    ]
+    assert [params for _, params in daemon.requests] == [{"user_id": "alice", "limit": 500, "conflicts": True}]
+    assert json.loads(run(daemon, "alice", "--conflicts", "--json").stdout)["conflicts"] == pairs
+
+
+def test_a_state_is_shown_with_how_long_it_held_and_what_was_beside_it(daemon: FakeDaemon) -> None:
+    until = "2025-01-01T00:00:00Z"
+    more = {"attribute": "home", "entity": "alice", "valid_from": AT, "valid_until": until, "successor": "f3"}
+    daemon.answers["facts.get"] = lambda _: {**MIAMI, **more}
+    result = run(daemon, "get", "alice", "f2")
+
+    assert result.stdout == LINE.replace("state\t", f"state\t{until}")
+    assert result.stderr == f"home of alice: {AT}/{until}; after it f3\n"
 
 
 def test_a_fact_that_is_gone_is_one_sentence_and_exit_code_1(daemon: FakeDaemon) -> None:

@@ -173,6 +173,27 @@ def test_why_reads_well_on_a_terminal(daemon: FakeDaemon) -> None:
     assert "    turn · 2024-07-01 09:00 · s1/m-1 event 1, message 41 of MEMFOREST" in shown
 
 
+def test_facts_on_a_terminal_have_whole_days_the_end_of_a_state_and_no_empty_column(
+    daemon: FakeDaemon,
+) -> None:
+    day = {"time_start": "2024-07-01T00:00:00Z", "time_end": "2024-07-01T23:59:59.999Z", "role": "event"}
+    home = {"time_start": AT, "time_end": AT, "role": "state", "attribute": "home", "entity": "alice"}
+    facts = [
+        {"id": "f1", "text": "Alice ran.", **day},
+        {"id": "f2", "text": "Boston.", **home, "valid_until": "2024-07-03T00:00:00Z"},
+        {"id": "f3", "text": "Miami.", **home},
+    ]
+    daemon.answers["facts.list"] = lambda _: {"facts": facts, "next": None}
+    shown = [line.split() for line in on_terminal(daemon, "facts", "alice").splitlines()]
+
+    assert shown == [
+        ["id", "when", "kind", "until", "fact"],
+        ["f1", "2024-07-01", "event", "Alice", "ran."],
+        ["f2", "2024-07-01", "09:00", "state", "2024-07-03", "Boston."],
+        ["f3", "2024-07-01", "09:00", "state", "still", "Miami."],
+    ]
+
+
 def test_a_memory_that_nobody_knows_is_a_sentence_for_people_and_an_object_for_programs(
     daemon: FakeDaemon,
 ) -> None:
@@ -217,6 +238,48 @@ def test_without_a_scope_the_trees_are_listed(daemon: FakeDaemon) -> None:
     daemon.answers["trees.list"] = lambda _: {"trees": [row]}
 
     assert run(daemon, "tree", "alice").stdout == "bob\tentity\t9\t1\t1\t0\tHe / said.\n"
+
+
+SCENE = {
+    "scope": "aaaa1111" + "0" * 24,
+    "kind": "scene",
+    "name": "bob, cycling",
+    "leaves": 2,
+    "height": 1,
+    "nodes": 1,
+    "dirty": 0,
+    "root_text": "He rode.",
+}
+
+
+def test_a_scene_is_listed_with_what_it_is_about_and_in_a_pipe_by_its_id(daemon: FakeDaemon) -> None:
+    daemon.answers["trees.list"] = lambda _: {"trees": [SCENE]}
+
+    assert run(daemon, "tree", "alice").stdout == f"{SCENE['scope']}\tscene\t2\t1\t1\t0\tHe rode.\n"
+    assert "aaaa1111 bob, cycling  scene" in on_terminal(daemon, "tree", "alice")
+
+
+def test_an_entity_is_listed_with_its_other_names_and_in_a_pipe_by_the_one_it_is_known_by(
+    daemon: FakeDaemon,
+) -> None:
+    listed = {**SCENE, "scope": "robert", "kind": "entity", "name": "robert", "aliases": ["bob", "rob"]}
+    daemon.answers["trees.list"] = lambda _: {"trees": [listed]}
+
+    assert run(daemon, "tree", "alice").stdout == "robert\tentity\t2\t1\t1\t0\tHe rode.\n"
+    assert "robert (bob, rob)  entity" in on_terminal(daemon, "tree", "alice")
+
+
+def test_the_tree_of_a_scene_is_asked_for_by_the_digits_that_people_see(daemon: FakeDaemon) -> None:
+    daemon.answers["trees.get"] = lambda _: TREE | {"kind": "scene", "name": "bob, cycling"}
+    run(daemon, "tree", "alice", "aaaa1111", "--kind", "scene")
+
+    assert daemon.requests[-1][1] == {
+        "user_id": "alice",
+        "scope": "aaaa1111",
+        "kind": "scene",
+        "depth": 2,
+        "limit": 200,
+    }
 
 
 def test_units_are_fetched_page_by_page_each_with_its_groups(daemon: FakeDaemon) -> None:

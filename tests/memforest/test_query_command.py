@@ -139,6 +139,7 @@ ANSWER: JsonObject = {
             "kind": "group",
             "text": "Kim: Rex \x1b[31mswims",
             "said_at": "2024-07-01T09:00:00Z",
+            "valid_until": "2024-08-05T00:00:00Z",
             "score": 1.2125,
             "sessions": ["s1"],
             "sources": [{"session_id": "s1", "turn_id": "m-1"}, {"session_id": "s1", "turn_id": None}],
@@ -178,7 +179,15 @@ def test_a_terminal_shows_rank_bar_date_text_parts_members_and_sources(daemon: F
     daemon.answers["query"] = lambda _: {**ANSWER, "explanation": None}
     shown = on_a_terminal(daemon, "alice", "Where?")
 
-    for piece in ("1.21", "1 July 2024", "group", "█" * 8, "image_url: https://a/b.png (our dog)", "s1/m-1, s1"):
+    for piece in (
+        "1.21",
+        "1 July 2024",
+        ", until 5 August 2024",
+        "group",
+        "█" * 8,
+        "image_url: https://a/b.png (our dog)",
+        "s1/m-1, s1",
+    ):
         assert piece in shown
     assert "2024-06-01  Rex is a dog." in shown
     assert "confidence 0.90" in shown

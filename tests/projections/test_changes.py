@@ -8,6 +8,19 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from events.codec import Event
+from events.decisions import (
+    FactsRouted,
+    FactsSuperseded,
+    GenerationPromoted,
+    JudgedPair,
+    PairsJudged,
+    PairVerdict,
+    Route,
+    ScenesMerged,
+    Supersession,
+    Thresholds,
+)
 from events.envelope import NewEvent, RecordedEvent
 from events.memory import (
     ExtractedFact,
@@ -24,10 +37,12 @@ from events.memory import (
     WorkResumed,
 )
 from events.session import MemoryImported, TurnRetracted
-from projections.changes import Changes, ScopeMove, Watch
+from projections.changes import Changes, ScopeMove
+from projections.facts.admission import plan_admissions
 from projections.facts.scopes import USER_SCOPE, Scope, ScopeKind
 from projections.memory import Memory, MemoryParameters
 from projections.memtree.shape import TreeShape
+from projections.watching import Watch
 from tests.builders import (
     KEYS,
     MONDAY,
@@ -48,6 +63,8 @@ HOUR_MS = 3_600_000
 SEEDS = range(8)
 STEPS = 180
 NAMES = ("Zoe", "Rex", "Alice", "Miami")
+SCENES = [an_id(f"scene {n}") for n in range(5)]
+PROMOTED = GenerationPromoted(1, "static", Thresholds(93_000, 65_000, 55_000, 50_000, 88_000))
 
 
 class Told:
@@ -97,7 +114,7 @@ class Told:
         return self.memory.session_ids[session]
 
     def admit(self) -> list[Changes]:
-        plan = self.memory.canon.plan_admissions(1)
+        plan = plan_admissions(self.memory.canon, 1)
         return [
             self.apply(
                 replace(
@@ -107,9 +124,7 @@ class Told:
             for number, (event, lineage) in enumerate(plan)
         ]
 
-    def decide(
-        self, event: IntervalSummarised | NodesMerged | UnitsPartitioned | WorkParked | WorkResumed
-    ) -> Changes:
+    def decide(self, event: Event) -> Changes:
         key = f"decision/{len(self.events)}"
         return self.apply(NewEvent("alice", None, event, key, MONDAY, lineage_of(["s1"]), basis=0))
 
@@ -141,6 +156,9 @@ class State:
 
     facts: set[FactId] = field(default_factory=set[FactId])
     waiting: int = 0
+    unrouted: int = 0
+    superseded: set[FactId] = field(default_factory=set[FactId])
+    judged: int = 0
     members: dict[Scope, set[FactId]] = field(default_factory=dict[Scope, set[FactId]])
     leaves: dict[Scope, set[bytes]] = field(default_factory=dict[Scope, set[bytes]])
     nodes: dict[Scope, set[bytes]] = field(default_factory=dict[Scope, set[bytes]])
@@ -156,6 +174,10 @@ class State:
         assert self.facts.issuperset((*told.facts_gone, *told.facts_joined))
         self.facts = (self.facts | set(told.facts_founded)) - set(told.facts_gone)
         self.waiting += told.occurrences_waiting
+        self.unrouted += told.facts_unrouted
+        assert self.superseded >= set(told.facts_standing)
+        self.superseded = ((self.superseded - set(told.facts_standing)) | set(told.facts_superseded)) & self.facts
+        self.judged += told.pairs_judged
         for move in told.scopes:
             _change(self.members, move.scope, move.joined, move.left)
         for tree in told.trees:
@@ -186,6 +208,9 @@ def state_of(memory: Memory) -> State:
     return State(
         facts=set(memory.canon.facts),
         waiting=len(memory.canon.waiting),
+        unrouted=len(memory.placement.scenes.unrouted),
+        superseded=set(memory.placement.validity.superseded),
+        judged=len(memory.canon.verdicts),
         members={scope: set(facts) for scope, facts in memory.members.items()},
         leaves={scope: {leaf.key for leaf in tree.leaves()} for scope, tree in trees.items()},
         nodes={scope: digests for scope, digests in nodes.items() if digests},
@@ -208,7 +233,7 @@ def random_step(told: Told, chance: random.Random) -> Iterator[Changes]:
     memory = told.memory
     session = f"s{chance.randint(1, 4)}"
     facts = sorted(memory.canon.facts)
-    match chance.choices(range(11), [30, 4, 3, 16, 14, 14, 3, 4, 2, 6, 2])[0]:
+    match chance.choices(range(15), [30, 4, 3, 16, 14, 14, 3, 4, 2, 6, 2, 9, 2, 4, 1])[0]:
         case 0:
             content = f"{chance.choice(NAMES)} and {chance.choice(NAMES)} said {chance.randint(1, 5)}."
             yield told.say(content, session, hours=chance.randrange(100))
@@ -241,6 +266,21 @@ def random_step(told: Told, chance: random.Random) -> Iterator[Changes]:
             yield told.resume(chance.choice(sorted(told.parked)))
         case 9:
             yield told.take_over(f"Fact {chance.randint(1, 30)}.", session)
+        case 11 if facts:
+            some = chance.sample(facts, min(len(facts), chance.randint(1, 5)))
+            routes = (Route(fact, tuple(chance.sample(SCENES, chance.randrange(3)))) for fact in some)
+            yield told.decide(FactsRouted(1, tuple(routes)))
+        case 12:
+            kept, *absorbed = chance.sample(SCENES, 2)
+            yield told.decide(ScenesMerged(1, kept, tuple(absorbed)))
+        case 13 if len(facts) > 1:
+            fact, by = chance.sample(facts, 2)
+            ended = Supersession(fact, by, MONDAY) if chance.random() < 0.7 else Supersession(fact, None, None)
+            yield told.decide(FactsSuperseded(1, (ended,)))
+        case 14 if len(facts) > 1:
+            one, other = (memory.canon.facts[fact].first.pointer for fact in chance.sample(facts, 2))
+            pair = JudgedPair(max(one, other), min(one, other), PairVerdict.DIFFERENT)
+            yield told.decide(PairsJudged(1, (pair,), (), "offline"))
         case _:
             pass
 
@@ -327,6 +367,47 @@ def test_an_imported_memory_founds_a_fact_or_joins_the_one_that_says_the_same() 
 
     assert (founding.facts_founded, founding.facts_joined) == ((fact,), ())
     assert (joining.facts_founded, joining.facts_joined) == ((), (fact,))
+
+
+def two_facts(told: Told) -> tuple[FactId, FactId]:
+    for _ in range(2):
+        told.say()
+    told.extract("One.", "Two.")
+    told.admit()
+    one, two = told.memory.canon.facts
+    return one, two
+
+
+def test_a_route_moves_facts_into_scenes_and_a_merge_moves_them_on() -> None:
+    told = Told()
+    one, two = two_facts(told)
+    a, b = (Scope(ScopeKind.SCENE, scene.hex()) for scene in SCENES[:2])
+    routed = told.decide(FactsRouted(1, (Route(one, (SCENES[0],)), Route(two, (SCENES[1],)))))
+    merged = told.decide(ScenesMerged(1, SCENES[0], (SCENES[1],)))
+
+    assert routed.facts_unrouted == -2
+    assert routed.scopes == (ScopeMove(a, (one,), ()), ScopeMove(b, (two,), ()))
+    assert set(merged.scopes) == {ScopeMove(a, (two,), ()), ScopeMove(b, (), (two,))}
+    assert merged.facts_unrouted == 0
+
+
+def test_a_state_that_ended_and_one_that_holds_again_are_told() -> None:
+    told = Told()
+    one, two = two_facts(told)
+    ended = told.decide(FactsSuperseded(1, (Supersession(one, two, MONDAY),)))
+    again = told.decide(FactsSuperseded(1, (Supersession(one, None, None),)))
+
+    assert ended == Changes(facts_superseded=(one,))
+    assert again == Changes(facts_standing=(one,))
+
+
+def test_a_judged_pair_and_other_thresholds_are_told() -> None:
+    told = Told()
+    pair = JudgedPair(Pointer(9, 0), Pointer(3, 0), PairVerdict.SAME)
+
+    assert told.decide(PairsJudged(1, (pair,), (), "offline")) == Changes(pairs_judged=1)
+    assert told.decide(PROMOTED) == Changes(promoted=True)
+    assert told.decide(PROMOTED) == Changes(), "the same ones"
 
 
 def test_a_leaf_replaces_the_path_above_it_and_nothing_else() -> None:

@@ -27,10 +27,11 @@ from events.memory import (
 )
 from events.session import SessionErased
 from projections.digests import MemoryDigest, digest_memory
+from projections.facts.admission import plan_admissions
 from projections.facts.chunking import make_chunk_key
 from projections.facts.scopes import USER_SCOPE, Scope, ScopeKind
 from projections.memory import Memory, MemoryParameters
-from projections.memtree.tree import Node
+from projections.memtree.items import Node
 from projections.recall.nodes import NodeKind
 from projections.recall.tokens import query_terms
 from projections.texts import FactText, TurnsText, WrittenText
@@ -87,7 +88,7 @@ class Fold:
     def admit(self) -> list[FactId]:
         """Admit what waits; the facts it went into."""
         facts: list[FactId] = []
-        for decision, lineage in self.memory.canon.plan_admissions(1):
+        for decision, lineage in plan_admissions(self.memory.canon, 1):
             facts += [admission.fact for admission in decision.admissions]
             self.apply(replace(an_admission(Pointer(len(self.events), 0)), event=decision, lineage=tuple(lineage)))
         return facts
@@ -230,7 +231,7 @@ def test_admitted_facts_are_searched_and_shown_with_their_turns() -> None:
 
     assert sorted(found(fold.memory, "lives Miami")) == [NodeKind.CHUNK, NodeKind.FACT]
     assert (node.ref, node.turns, node.sessions) == (FactText(Pointer(3, 0)), (1,), IN_S1)
-    assert fold.memory.pending() == 0
+    assert fold.memory.pending() == 1  # it is in no scene yet
 
 
 def test_an_occurrence_that_joins_adds_its_source_and_no_row() -> None:
@@ -498,7 +499,7 @@ def test_admitting_what_waits_changes_the_digest_of_the_facts() -> None:
     fold = a_full_fold()
     extract_more(fold)
     before = digest_memory(fold.memory)
-    ((decision, _),) = fold.memory.canon.plan_admissions(1)
+    ((decision, _),) = plan_admissions(fold.memory.canon, 1)
     fold.admit()
 
     assert isinstance(decision, FactsAdmitted)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -23,12 +23,13 @@ from events.memory import (
 from events.session import ReplayStarted
 from projections.digests import digest_memory
 from projections.eventtree.units import PARKED_MERGES_MAX, Units, make_group_id
+from projections.facts.admission import plan_admissions
 from projections.memory import Memory, MemoryParameters
 from projections.memtree.shape import TreeShape
-from projections.snapshot import Reader, Sources, freeze, thaw, thaw_nodes
+from projections.snapshot import freeze
 from tests.builders import KEYS, MONDAY, a_turn, an_extraction, an_id, as_recorded, lineage_of
+from tests.projections.thawing import drain, thawed
 
-T = TypeVar("T")
 ALICE = KEYS.user("alice")
 PARAMETERS = MemoryParameters(chunk_turns=2, shape=TreeShape(3), concatenation_max=0)
 SESSIONS = ("s1", "s2", "s3")
@@ -104,28 +105,6 @@ def anew(told: Told) -> Memory:
     return memory
 
 
-def thawed(content: bytes, told: Told, user_seq: int) -> Memory:
-    """The Memory of a snapshot, with the tail of the log folded into it."""
-    memory = Memory(ALICE, PARAMETERS)
-    reader = Reader(content, ALICE)
-    events = {each.seq: each for each in told.log}
-    drain(thaw(reader, Sources({seq: events[seq] for seq in reader.seqs}, NAMES), memory))
-    thaw_nodes(reader, memory)
-    for recorded in told.log[user_seq:]:
-        memory.apply(recorded)
-    return memory
-
-
-def drain(steps: Generator[None, None, T]) -> T:
-    """What a generator returns in the end."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            value: T = done.value
-            return value
-
-
 def random_step(told: Told, chance: random.Random) -> None:
     """Something that happens, if it can happen now."""
     memory = told.memory
@@ -153,7 +132,7 @@ def random_step(told: Told, chance: random.Random) -> None:
         case 7 if told.parked:
             told.resume(chance.choice(sorted(told.parked)))
         case 8 if memory.canon.waiting:
-            for event, _ in memory.canon.plan_admissions(1):
+            for event, _ in plan_admissions(memory.canon, 1):
                 told.tell(event)
         case 9 if again:
             told.park(Task.EXTRACT, chance.choice(again))
@@ -183,7 +162,10 @@ def test_live_anew_and_from_a_snapshot_the_same_work_waits(seed: int) -> None:
         assert not told.requests(Task.EXTRACT) & {request for _, _, request in remaining(told.memory)}
         assert told.requests(Task.MERGE) == set(now["no merges"])
         if content:
-            assert planned(thawed(content, told, user_seq)) == now
+            again = thawed(told.memory, told.log, content)
+            for recorded in told.log[user_seq:]:
+                again.apply(recorded)
+            assert planned(again) == now
         if chance.random() < 0.1:
             content, user_seq = drain(freeze(told.memory)), told.memory.user_seq
         if step % 10 == 0:
@@ -249,7 +231,7 @@ def test_a_group_that_was_made_after_all_is_parked_no_more() -> None:
     told.say()
     (chunk,) = told.memory.chunks.values()
     told.extract(chunk.turns, "s1")
-    for event, _ in told.memory.canon.plan_admissions(1):
+    for event, _ in plan_admissions(told.memory.canon, 1):
         told.tell(event)
     facts = tuple(told.memory.canon.facts)
     told.park(Task.MERGE, make_group_id(facts))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import replace
-from typing import TypeVar
 
 import pytest
 
@@ -13,27 +11,18 @@ from events.hindsight import Hindsight
 from events.memory import ExtractedFact, FactsExtracted, Mention
 from events.withdrawal import Void
 from projections.digests import digest_memory
+from projections.facts.admission import plan_admissions
 from projections.facts.scopes import Scope, ScopeKind
 from projections.memory import Memory, MemoryParameters
 from projections.memtree.shape import TreeShape
-from projections.snapshot import Reader, SnapshotUnusable, Sources, can_freeze, freeze, made_by, thaw, thaw_nodes
+from projections.snapshot import Reader, SnapshotUnusable, Sources, can_freeze, freeze, made_by, thaw
 from tests.builders import KEYS, MONDAY, a_closing, a_forgetting, a_turn, an_extraction, as_recorded, lineage_of
+from tests.projections.thawing import drain, thawed
 
-T = TypeVar("T")
 ALICE = KEYS.user("alice")
 PARAMETERS = MemoryParameters(chunk_turns=2, shape=TreeShape(3), concatenation_max=0)
 SESSIONS = ("s1", "s2", "s3", "s9")
 NAMES = {KEYS.session("alice", session): session for session in SESSIONS} | {ALICE: "alice"}
-
-
-def drain(steps: Generator[None, None, T]) -> T:
-    """What a generator returns in the end."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            value: T = done.value
-            return value
 
 
 class Told:
@@ -56,7 +45,7 @@ class Told:
         fact = ExtractedFact(f"Met Zyxomark {n}.", (0,), MONDAY, MONDAY, mentions=(Mention("Zyxomark"),))
         facts = (fact, replace(fact, text=f"Saw Zyxomark {n}.", turns=(1,)))
         self.tell(replace(extraction, event=replace(extraction.event, facts=facts)))
-        for admitted, _ in self.memory.canon.plan_admissions(1) if admit else ():
+        for admitted, _ in plan_admissions(self.memory.canon, 1) if admit else ():
             lineage = lineage_of([session])
             key = f"admission/{len(self.log)}"
             self.tell(NewEvent("alice", None, admitted, key, MONDAY, lineage=lineage, basis=self.memory.user_seq))
@@ -78,16 +67,8 @@ def told() -> Told:
     return told
 
 
-def thawed(content: bytes, events: dict[int, RecordedEvent]) -> Memory:
-    memory = Memory(ALICE, PARAMETERS)
-    reader = Reader(content, ALICE)
-    drain(thaw(reader, Sources({seq: events[seq] for seq in reader.seqs}, NAMES), memory))
-    thaw_nodes(reader, memory)
-    return memory
-
-
 def test_what_was_frozen_is_thawed(told: Told) -> None:
-    memory = thawed(drain(freeze(told.memory)), told.events())
+    memory = thawed(told.memory, told.log)
 
     assert digest_memory(memory) == digest_memory(told.memory)
     assert Scope(ScopeKind.ENTITY, "zyxomark") in memory.members
@@ -98,7 +79,7 @@ def test_what_was_frozen_is_thawed(told: Told) -> None:
 
 
 def test_what_comes_afterwards_is_folded_as_if_nothing_had_been(told: Told) -> None:
-    memory = thawed(drain(freeze(told.memory)), told.events())
+    memory = thawed(told.memory, told.log)
     for n, recorded in enumerate(
         (
             a_turn("and on", session_id="s9", turn_id="t2", name="Alicemark"),
@@ -109,7 +90,7 @@ def test_what_comes_afterwards_is_folded_as_if_nothing_had_been(told: Told) -> N
     ):
         memory.apply(as_recorded(recorded, n))
         told.memory.apply(as_recorded(recorded, n))
-    plans = [each.canon.plan_admissions(1) for each in (memory, told.memory)]
+    plans = [plan_admissions(each.canon, 1) for each in (memory, told.memory)]
 
     assert plans[0] == plans[1] != []
     assert digest_memory(memory) == digest_memory(told.memory)
@@ -159,7 +140,7 @@ def test_a_label_whose_words_are_gone_makes_a_snapshot_unusable(told: Told) -> N
     }
 
     with pytest.raises(SnapshotUnusable):
-        thawed(content, events)
+        thawed(told.memory, events.values(), content)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x90", b"no snapshot at all", b"\xc1"])

@@ -18,7 +18,6 @@ from daemon.building.worker import Worker
 from daemon.memories import Memories
 from daemon.offline.language_model import OfflineLanguageModel
 from daemon.texts import read_texts
-from events.envelope import NewEvent
 from events.log import EventLog
 from events.reading import read_events
 from events.session import TurnRecorded
@@ -26,10 +25,11 @@ from projections.memory import MemoryParameters
 from projections.recall.agpr import AgprParameters
 from projections.recall.answering import RecallRequest, Recollection, recall
 from projections.recall.nodes import NodeSet
-from tests.builders import KEYS, SECRET, ManualClock, a_batch, a_closing, a_turn, seeded_nonces
+from tests.builders import KEYS, SECRET, ManualClock, a_batch, seeded_nonces
 from tests.bus_in_use import Reported
 from tests.daemon.parts_in_use import QUICK
-from tests.quality.locomo import Category, Conversation, Question, Turn
+from tests.quality.growing import events_of
+from tests.quality.locomo import Category, Conversation, Question
 from tests.quality.measure import (
     Retrieved,
     Scores,
@@ -115,8 +115,8 @@ async def _build(log: EventLog, clock: ManualClock, conversations: list[Conversa
         tasks.start_soon(memories.follow)
         tasks.start_soon(worker.run)
         for conversation in conversations:
-            for event in _events_of(conversation):
-                await log.append(a_batch(event))
+            for events in events_of(conversation):
+                await log.append(a_batch(*events))
         users = [KEYS.user(conversation.conversation_id) for conversation in conversations]
         for user in users:
             await memories.catch_up(user)
@@ -127,32 +127,13 @@ async def _build(log: EventLog, clock: ManualClock, conversations: list[Conversa
             return not worker.in_flight and whole and not any(memory.pending() for memory in built)
 
         await wait_until(is_built, timeout_s=BUILD_WITHIN_S)
-        found += [await _read(log, memories, conversation) for conversation in conversations]
+        found += [await read_remembered(log, memories, conversation) for conversation in conversations]
         tasks.cancel_scope.cancel()
     return found
 
 
-def _events_of(conversation: Conversation) -> Iterable[NewEvent]:
-    user = conversation.conversation_id
-    for session in conversation.sessions:
-        for turn in session.turns:
-            yield a_turn(
-                _content(turn),
-                user_id=user,
-                session_id=session.session_id,
-                turn_id=turn.turn_id,
-                name=turn.speaker,
-                happened_at=turn.said_at,
-            )
-        yield a_closing(session.session_id, user_id=user)
-
-
-def _content(turn: Turn) -> str:
-    """As `memforest.locomo` publishes it."""
-    return f"{turn.text} [shared: {turn.caption}]" if turn.caption else turn.text
-
-
-async def _read(log: EventLog, memories: Memories, conversation: Conversation) -> Remembered:
+async def read_remembered(log: EventLog, memories: Memories, conversation: Conversation) -> Remembered:
+    """What is searched for a conversation, with its texts."""
     memory = await memories.catch_up(KEYS.user(conversation.conversation_id))
     nodes = memory.nodes.nodes_at(memory.nodes.live_rows().tolist())
     texts = await read_texts(log, [node.ref for node in nodes])

@@ -42,8 +42,11 @@ class _Chat(msgspec.Struct):
     conversation_list: list[_Message]
 
 
-def load_chats(folder: Path) -> dict[str, tuple[Conversation, ...]] | None:
-    """The chats by language, with the same questions in both; a session a day. None where they are not."""
+def load_chats(folder: Path, *, asked_for: bool = True) -> dict[str, tuple[Conversation, ...]] | None:
+    """The chats by language, with the same questions in both; a session a day. None where they are not.
+
+    Unless something is `asked_for` they are whole, and nobody asks.
+    """
     if not all((folder / f"evercore_{name}_chat_zh.json").is_file() for name in CHATS):
         return None
     chats = {
@@ -51,7 +54,10 @@ def load_chats(folder: Path) -> dict[str, tuple[Conversation, ...]] | None:
         for language in LANGUAGES
     }
     found: dict[str, tuple[Conversation, ...]] = {}
-    asked = [_ids_asked([chats[language][n] for language in LANGUAGES]) for n in range(len(CHATS))]
+    asked = [
+        _ids_asked([chats[language][n] for language in LANGUAGES]) if asked_for else frozenset[str]()
+        for n in range(len(CHATS))
+    ]
     for language in LANGUAGES:
         found[language] = tuple(
             _conversation(f"{name}-{language}", chat, ids)

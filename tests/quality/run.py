@@ -1,4 +1,7 @@
-"""`make quality`: prints how much of the evidence answers carry. `ARGS="core static"` picks some parts."""
+"""`make quality`: prints how much of the evidence answers carry. `ARGS="core static"` picks some parts.
+
+`ARGS=sweeps` prints instead what chunk sizes, branchings, budgets and schedules cost and keep.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,8 @@ from daemon.offline.multilingual import MultilingualEmbedder
 from daemon.offline.static import StaticEmbedder
 from projections.ports import Embedder
 from projections.recall.agpr import MULTILINGUAL, NO_EMBEDDER, STATIC, AgprParameters
+from tests.quality.chunk_sweep import sweep_chunks
+from tests.quality.decisions import decide_on, decisions_table, joins_agree, scenes_agree
 from tests.quality.in_process import (
     Embed,
     Remembered,
@@ -24,25 +29,29 @@ from tests.quality.in_process import (
     measure_sessions,
     remember,
 )
-from tests.quality.languages import LANGUAGES, load_chats, share_of_pairs_found
+from tests.quality.languages import CHATS, LANGUAGES, load_chats, share_of_pairs_found
 from tests.quality.locomo import FILE_NAME, Category, Conversation, load_conversations, locomo_file
 from tests.quality.measure import Scores, bm25_ranker, core_ranker, evaluate, table
 from tests.quality.through_daemon import measure_daemon
+from tests.quality.tree_sweeps import grow_all, grow_inputs, sweep_budgets, sweep_refreshes, sweep_targets
 
 EMBEDDERS: dict[str, tuple[Callable[[], Embedder], AgprParameters]] = {
     "static": (StaticEmbedder, STATIC),
     "multilingual": (MultilingualEmbedder, MULTILINGUAL),
 }
-PARTS = ("chunks", "core", *EMBEDDERS, "languages", "daemon")
+PARTS = ("chunks", "core", *EMBEDDERS, "languages", "decisions", "daemon")
+# How the defaults of chunks and trees were chosen; only when they are named.
+SWEEPS = ("sweep_chunks", "sweep_targets", "sweep_budgets", "sweep_refreshes")
 PAIRS = 500
 
 
 def main(parts: Sequence[str]) -> int:
     """Print the parts, all by default; 0 when they could be measured."""
     path = locomo_file()
-    if path is None or not set(parts) <= set(PARTS):
+    if path is None or not set(parts) <= {*PARTS, *SWEEPS, "sweeps"}:
+        named = ", ".join((*PARTS, *SWEEPS, "sweeps"))
         print(
-            f"LOCOMO_DIR must name the folder that holds {FILE_NAME}; the parts are {', '.join(PARTS)}",
+            f"LOCOMO_DIR must name the folder that holds {FILE_NAME}; the parts are {named}",
             file=sys.stderr,
         )
         return 2
@@ -59,10 +68,26 @@ def main(parts: Sequence[str]) -> int:
             _print_embedder(name, make, parameters, path)
     if "languages" in wanted:
         _print_languages(path.parent)
+    if "decisions" in wanted:
+        anyio.run(_print_decisions, path)
     if "daemon" in wanted:
         rows = anyio.run(measure_daemon, path, load_conversations(path))
         _print_categories("core, the daemon as installed", rows)
+    _print_sweeps(SWEEPS if "sweeps" in wanted else wanted, load_conversations(path))
     return 0
+
+
+def _print_sweeps(wanted: Sequence[str], conversations: tuple[Conversation, ...]) -> None:
+    if "sweep_chunks" in wanted:
+        for each in anyio.run(sweep_chunks, conversations):
+            print(each.markdown(), end="\n\n", flush=True)
+    if "sweep_targets" in wanted:
+        print(sweep_targets(anyio.run(grow_all, conversations)).markdown(), end="\n\n", flush=True)
+    if {"sweep_budgets", "sweep_refreshes"} & set(wanted):
+        inputs = anyio.run(grow_inputs, conversations)
+        for name, sweep in (("sweep_budgets", sweep_budgets), ("sweep_refreshes", sweep_refreshes)):
+            if name in wanted:
+                print(sweep(inputs).markdown(), end="\n\n", flush=True)
 
 
 def _print_chunks(conversations: tuple[Conversation, ...]) -> None:
@@ -109,6 +134,21 @@ def _print_categories(name: str, rows: list[tuple[Category, Scores]]) -> None:
         if category != Category.ADVERSARIAL
     ]
     print(table([(name, [scores for _, scores in rows]), *by_category]), flush=True)
+
+
+async def _print_decisions(path: Path) -> None:
+    chats = load_chats(path.parent, asked_for=False) or {}
+    talks = [*load_conversations(path), *(chat for language in LANGUAGES for chat in chats.get(language, ()))]
+    decided = {talk.conversation_id: await decide_on(talk) for talk in talks}
+    print(decisions_table((talk, decided[talk.conversation_id]) for talk in talks).markdown(), flush=True)
+    for chat in CHATS if chats else ():
+        english, chinese = (decided[f"{chat}-{language}"] for language in LANGUAGES)
+        both, in_english, in_chinese = joins_agree(english, chinese)
+        print(
+            f"{chat}, English against Chinese: scenes agree {scenes_agree(english, chinese):.2f}; pairs of turns"
+            f" with a common fact: in both {both}, in English only {in_english}, in Chinese only {in_chinese}",
+            flush=True,
+        )
 
 
 def _print_languages(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,12 +14,16 @@ from daemon.building.corrections import CorrectParams, FactParams, PinParams
 from daemon.erasure.receipts import UserUnknown
 from daemon.parked import ResumeParams
 from events.appending import Batch
-from events.envelope import NewEvent
+from events.codec import Event
+from events.decisions import FactsRouted, Route, ScenesMerged
+from events.envelope import NewEvent, Reference
+from events.errors import StaleDecision
 from events.gate import Verdict
 from events.memory import ParkReason, Task
 from events.registry import read_session_rows
 from events.session import TurnRecorded, TurnRetracted, TurnRevised
 from projections.facts.chunking import open_turns
+from projections.facts.scenes import found_scene
 from projections.ports import AnswerUnusable
 from projections.texts import turn_line
 from tests.builders import (
@@ -49,6 +54,8 @@ SHARED = (
     "Oslo is far, says Nate.",
     "They rex the nate.",
     "Miami has rain, says Rex.",
+    "Rex is short for Rexford.",
+    "Roxane, known as Rex, sings.",
 )
 
 
@@ -79,7 +86,8 @@ class History:
         steps = {
             self.say: 34, self.edit: 10, self.repeat: 5, self.retract: 9, self.close: 8, self.close_chunk: 6,
             self.correct: 8 if self.corrects else 0, self.answer: 40, self.fail: 4, self.give_up: 6,
-            self.resume: 4, self.compact: 6, self.forget: 5, self.forget_user: 1, self.ask: 6,
+            self.resume: 4, self.route: 4, self.merge_scenes: 3, self.compact: 6, self.forget: 5,
+            self.forget_user: 1, self.ask: 6,
         }  # fmt: skip
         (step,) = self.chance.choices(list(steps), list(steps.values()))
         await step(daemon)
@@ -306,6 +314,41 @@ class History:
                 await daemon.corrections.correct(CorrectParams(user_id=user_id, fact_id=fact_id, text=text))
             else:
                 await daemon.corrections.pin(PinParams(user_id=user_id, fact_id=fact_id, pinned=way == 2))
+
+    async def route(self, daemon: Daemon) -> None:
+        """Other thresholds than ours would have put some facts elsewhere: to scenes there are, or to new ones."""
+        user_id = self.chance.choice(USERS)
+        memory = await daemon.memories.catch_up(KEYS.user(user_id))
+        facts, scenes = list(memory.canon.facts), sorted(memory.placement.scenes.members)
+        some = self.chance.sample(facts, min(len(facts), self.chance.randint(1, 3)))
+        routes: list[Route] = []
+        for fact in some:
+            places = [*scenes, found_scene(fact, memory.placement.scenes.absorbed)]
+            count = min(len(places), self.chance.randint(1, 2))
+            routes.append(Route(fact, tuple(dict.fromkeys(self.chance.sample(places, count)))))
+        sessions = {session for fact in some for session in memory.canon.facts[fact].sessions}
+        if routes:
+            await self.decide(daemon, user_id, FactsRouted(1, tuple(routes)), memory.user_seq, sessions)
+
+    async def merge_scenes(self, daemon: Daemon) -> None:
+        """Two scenes or three are one from now on; one of them may have been absorbed before."""
+        user_id = self.chance.choice(USERS)
+        memory = await daemon.memories.catch_up(KEYS.user(user_id))
+        scenes = sorted({*memory.placement.scenes.members, *memory.placement.scenes.absorbed})
+        if len(scenes) > 2:
+            kept, *absorbed = self.chance.sample(scenes, self.chance.randint(2, 3))
+            await self.decide(daemon, user_id, ScenesMerged(1, kept, tuple(absorbed)), memory.user_seq, ())
+
+    async def decide(
+        self, daemon: Daemon, user_id: str, event: Event, basis: int, sessions: Collection[Reference]
+    ) -> None:
+        """A decision as another planner would write it; it may have become stale."""
+        key = f"{event.wire_name}/of the history/{self.clock.now}/{basis}"
+        lineage = tuple(sorted(sessions))
+        with suppress(StaleDecision):
+            await daemon.log.append_event(
+                NewEvent(user_id, None, event, key, self.clock.now, lineage=lineage, basis=basis)
+            )
 
     async def ask(self, daemon: Daemon) -> None:
         """An answer speaks of nothing that was forgotten, whatever is under way."""

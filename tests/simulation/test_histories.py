@@ -19,10 +19,11 @@ from daemon.parked import ResumeParams
 from events.envelope import NewEvent, RecordedEvent, Reference
 from events.gate import Verdict
 from events.log import EventLog
-from events.memory import FactsExtracted, Task, WorkParked, WorkResumed
+from events.memory import FactId, FactsExtracted, Task, WorkParked, WorkResumed
 from events.reading import read_events
 from events.session import ChunkClosed, SessionClosed
 from projections.digests import digest_memory
+from projections.facts.scenes import scene_scope
 from projections.facts.scopes import Scope, ScopeKind
 from projections.memory import Memory
 from tests.builders import KEYS, SECRET, ManualClock, a_closed_chunk, seeded_nonces
@@ -53,6 +54,8 @@ async def test_whatever_happened_the_memory_is_that_of_a_store_which_never_saw_w
         await finish(daemon, history)
         await daemon.check()
         memories = {user: await daemon.memories.catch_up(user) for user in await daemon.users()}
+        for memory in memories.values():
+            assert_scenes_hold_all(memory)
         inputs = await surviving_inputs(daemon, path, memories)
         await assert_what_stands_is_searched(daemon, history, memories)
         await assert_nothing_left(daemon, history, memories)
@@ -185,17 +188,49 @@ async def facts_said(daemon: Daemon, memories: dict[Reference, Memory]) -> dict[
 
 
 def assert_same(memory: Memory, innocent: Memory) -> None:
-    """Facts, scopes, trees and summaries agree; only what compaction did is a matter of history."""
-    ours, theirs = digest_memory(memory), digest_memory(innocent)
+    """Facts, scopes, trees and summaries agree; what compaction did is a matter of history, and so are scenes."""
     roots, expected_roots = roots_of(memory), roots_of(innocent)
 
     assert roots == expected_roots
-    assert (ours.facts, ours.scopes, ours.trees) == (theirs.facts, theirs.scopes, theirs.trees)
+    assert digest_memory(memory).facts == digest_memory(innocent).facts
+    assert members_of(memory) == members_of(innocent)
+    assert summarised_of(memory) == summarised_of(innocent)
     assert set(memory.chunks) == set(innocent.chunks)
 
 
 def roots_of(memory: Memory) -> dict[Scope, bytes]:
-    return {scope: tree.root.digest for scope, tree in memory.forest.trees.items() if tree.root is not None}
+    return {
+        scope: tree.root.digest
+        for scope, tree in memory.forest.trees.items()
+        if tree.root is not None and scope.kind is not ScopeKind.SCENE
+    }
+
+
+def members_of(memory: Memory) -> dict[Scope, set[FactId]]:
+    return {scope: facts for scope, facts in memory.members.items() if scope.kind is not ScopeKind.SCENE}
+
+
+def summarised_of(memory: Memory) -> dict[Scope, set[bytes]]:
+    """The nodes of each tree that have a summary."""
+    summaries = memory.forest.summaries
+    return {
+        scope: {node.digest for node in tree.nodes() if node.digest in summaries}
+        for scope, tree in memory.forest.trees.items()
+        if scope.kind is not ScopeKind.SCENE
+    }
+
+
+def assert_scenes_hold_all(memory: Memory) -> None:
+    """Every fact was routed, to scenes that stand, and the tree of each holds its members and nothing else."""
+    scenes, facts = memory.placement.scenes, memory.canon.facts
+
+    assert not scenes.unrouted
+    assert {fact for members in scenes.members.values() for fact in members} == facts.keys()
+    for scene, members in scenes.members.items():
+        assert scenes.resolve(scene) == scene
+        assert all(scene in scenes.scenes_of(fact) for fact in members)
+        leaves = {leaf.key for leaf in memory.forest.trees[scene_scope(scene)].leaves()}
+        assert leaves == {facts[fact].first.leaf_key for fact in members}
 
 
 async def assert_what_stands_is_searched(

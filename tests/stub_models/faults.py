@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final
 
 # Kinds of requests; a filter may also say "chat" for all but the last.
-CHAT_KINDS: Final = ("extract", "summarise", "merge", "repair", "again", "probe", "other")
+CHAT_KINDS: Final = ("extract", "judge", "summarise", "merge", "repair", "again", "probe", "other")
 EMBED: Final = "embed"
 
 _PIECE = re.compile(r"(\w+)(?:=([^@*#]*))?(?:@(\w+))?(?:\*(\d*\.?\d+))?(?:#(\d+))?")

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tests.stub_models.sentences import TOPIC, Said, StubFact, facts_of, join, sentences_with, shorten
+from tests.stub_models.sentences import TOPIC, Said, StubFact, compare, facts_of, join, sentences_with, shorten
 from tests.stub_models.spoiling import INJECTION
 
 # Kinds whose right answer is a list of facts.
@@ -30,6 +30,7 @@ class Prompt:
     turns: tuple[Said, ...]
     texts: tuple[str, ...]
     missing: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...]
     characters: int
     prefix: str
 
@@ -52,6 +53,7 @@ def read_prompt(body: dict[str, Any]) -> Prompt:
             str(each["text"]) if isinstance(each, dict) else str(each) for each in asked.get("texts") or ()
         ),
         missing=tuple(map(str, asked.get("missing") or ())),
+        pairs=tuple(_pair(each) for each in asked.get("pairs") or () if isinstance(each, dict)),
         characters=sum(len(text) for _, text in messages),
         prefix=messages[0][1] if messages and messages[0][0] == "system" else "",
     )
@@ -63,6 +65,8 @@ def task_of(asked: dict[str, Any], texts: Sequence[str]) -> str:
         return "again" if asked.get("missing") else "extract"
     if "texts" in asked:
         return "summarise" if "scope" in asked else "merge"
+    if "pairs" in asked:
+        return "judge"
     return "probe" if sum(map(len, texts)) < 2_000 else "other"
 
 
@@ -111,6 +115,9 @@ def right_content(prompt: Prompt) -> str:
             return shorten(prompt.texts)
         case "merge":
             return join(prompt.texts)
+        case "judge":
+            verdicts = [{"n": n, "verdict": compare(*pair)} for n, pair in enumerate(prompt.pairs, start=1)]
+            return json.dumps({"verdicts": verdicts})
         case _:
             return PROBED
 
@@ -146,6 +153,11 @@ def encode_facts(facts: Sequence[StubFact]) -> str:
         for fact in facts
     ]
     return msgspec.json.encode({"facts": written}).decode()
+
+
+def _pair(pair: dict[str, Any]) -> tuple[str, str]:
+    earlier, later = (str((pair.get(key) or {}).get("text", "")) for key in ("earlier", "later"))
+    return earlier, later
 
 
 def _said(turn: dict[str, Any]) -> Said:

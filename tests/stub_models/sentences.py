@@ -1,4 +1,4 @@
-"""What the stub makes of texts: facts, summaries and merged texts, by rules so plain that tests rely on them."""
+"""What the stub makes of texts, by rules so plain that tests rely on them: facts, summaries, merges, verdicts."""
 
 from __future__ import annotations
 
@@ -81,3 +81,11 @@ def shorten(texts: Sequence[str]) -> str:
 def join(texts: Sequence[str]) -> str:
     """A merged text: all of them, each once."""
     return "; ".join(dict.fromkeys(text.strip().rstrip(".") for text in texts)) + "."
+
+
+def compare(earlier: str, later: str) -> str:
+    """A verdict: the same when both have mostly the same words, and all with a digit or a capital."""
+    one, other = (set(text.strip().rstrip(".").split()) for text in (earlier, later))
+    differ = one ^ other
+    firm = any(word[:1].isupper() or any(map(str.isdigit, word)) for word in differ)
+    return "same" if not firm and len(differ) <= len(one & other) else "different"

@@ -12,8 +12,15 @@ import pytest
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletion
 
-from daemon.chat.prompts import Prompt, extraction_prompt, mending_prompt, merge_prompt, summary_prompt
-from projections.ports import ChunkText, IntervalText, MemberText, TurnText
+from daemon.chat.prompts import (
+    Prompt,
+    extraction_prompt,
+    judge_prompt,
+    mending_prompt,
+    merge_prompt,
+    summary_prompt,
+)
+from projections.ports import ChunkText, IntervalText, MemberText, PairText, TurnText
 from tests.builders import MONDAY
 from tests.stub_models.faults import CATALOGUE, Fault, Faults, FaultUnknown, parse_faults
 from tests.stub_models.process import StubProcess, running_stub_process
@@ -56,6 +63,7 @@ async def test_the_daemons_prompts_are_answered_and_counted_by_kind(
     repaired = await ask(client, mending_prompt(extraction, "nonsense", "it is no JSON"))
     summary = await ask(client, summary_prompt(IntervalText("Ann", MEMBERS)))
     merged = await ask(client, merge_prompt(MEMBERS))
+    judged = await ask(client, judge_prompt((PairText(*MEMBERS), PairText(MEMBERS[0], MEMBERS[0]))))
     stats = await stub.stats()
 
     assert [(fact["text"], fact["turns"], fact["names"]) for fact in facts_in(extracted)] == [
@@ -66,7 +74,10 @@ async def test_the_daemons_prompts_are_answered_and_counted_by_kind(
     assert facts_in(repaired) == facts_in(extracted)
     assert summary.choices[0].message.content == "Ann moved to Miami. paid 300 dollars."
     assert merged.choices[0].message.content == "Ann moved to Miami; Ann paid 300 dollars."
-    assert stats["calls"] == {"extract": 1, "summarise": 1, "merge": 1, "repair": 1, "again": 1}
+    assert json.loads(judged.choices[0].message.content or "") == {
+        "verdicts": [{"n": 1, "verdict": "different"}, {"n": 2, "verdict": "same"}]
+    }
+    assert stats["calls"] == {"extract": 1, "judge": 1, "summarise": 1, "merge": 1, "repair": 1, "again": 1}
     assert stats["prompt_tokens"]["extract"] == -(-extraction.characters // 4)
     assert extracted.usage is not None
     assert extracted.usage.prompt_tokens == stats["prompt_tokens"]["extract"]

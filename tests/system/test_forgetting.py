@@ -303,10 +303,13 @@ async def everything_shown(client: AsyncClient) -> str:
 
 
 async def structures_of(client: AsyncClient) -> tuple[str, str]:
-    """Facts and trees, sorted and without ids, which differ from store to store."""
+    """Facts and trees, sorted and without ids, which differ from store to store.
+
+    Without scenes, too: who is in which depends on what came when.
+    """
     facts = (await client.facts(USER, limit=1000)).facts
-    told = sorted(repr(replace(fact, id="", group=None)) for fact in facts)
-    trees = sorted(repr(replace(tree, id="")) for tree in await client.trees(USER))
+    told = sorted(repr(replace(fact, id="", group=None, predecessor=None, successor=None)) for fact in facts)
+    trees = sorted(repr(replace(tree, id="")) for tree in await client.trees(USER) if tree.kind != "scene")
     return "\n".join(told), "\n".join(trees)
 
 

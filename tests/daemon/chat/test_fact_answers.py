@@ -224,6 +224,31 @@ def test_labels_are_bounded_and_what_is_none_is_left_out() -> None:
     assert (odd.mentions, odd.topics, odd.state) == ((Mention("Ann"),), (), None)
 
 
+@pytest.mark.parametrize("entity", ["user", "The user", "I", "me"])
+@pytest.mark.parametrize(
+    ("speakers", "turns", "whose"),
+    [
+        (("Ann", "Bob"), [1], "Ann"),
+        (("Ann", "Bob"), [2], "Bob"),
+        (("Ann", "Bob"), [1, 2], None),
+        ((None, None), [1], "user"),
+    ],
+)
+def test_a_state_of_who_speaks_is_under_their_name(
+    entity: str, speakers: tuple[str | None, str | None], turns: list[int], whose: str | None
+) -> None:
+    chunk = ChunkText(tuple(TurnText("user", speaker, at(8), "I moved to Oslo.") for speaker in speakers))
+    (fact,) = facts_of({**WHOLE, "entity": entity, "turns": turns}, chunk=chunk)
+
+    assert fact.state == (None if whose is None else StateOf(whose, "home"))
+
+
+def test_an_assistant_has_no_state_and_the_user_of_whom_it_speaks_has() -> None:
+    of_itself, of_user = (facts_of({**WHOLE, "entity": entity, "turns": [2]})[0] for entity in ("I", "user"))
+
+    assert (of_itself.state, of_user.state) == (None, StateOf("user", "home"))
+
+
 def test_what_no_store_takes_is_cleaned_out_of_every_field() -> None:
     text = '{"facts": [{"text": "A\\u0000nn \\ud83d moved.\\n", "turns": [1], "names": ["An\\ud83dn"]}]}'
     fact = read_facts(text, CHUNK)[0]

@@ -167,4 +167,4 @@ async def test_facts_are_the_same_on_the_loop_and_in_a_thread() -> None:
 def test_the_label_of_a_day_is_in_utc() -> None:
     assert day_label(at(2023, 5, 8)) == "[8 May 2023]"
     assert day_label(-1) == "[31 Dec 1969]"
-    assert model().name == "offline-rules-1"
+    assert model().name == "offline-rules-2"

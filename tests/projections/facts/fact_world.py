@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
+import numpy as np
+
 from daemon.building.correction_plans import (
     Change,
     Plan,
@@ -19,26 +21,36 @@ from daemon.building.correction_plans import (
 )
 from events.appending import Batch, append_batches
 from events.codec import Event
+from events.decisions import FactsRouted, Route, SceneId, ScenesMerged
 from events.envelope import NewEvent, RecordedEvent, Reference
 from events.gate import Verdict
 from events.hindsight import read_hindsight
 from events.memory import (
+    Admission,
+    Alias,
     ExtractedFact,
     FactId,
+    FactsAdmitted,
     FactsExtracted,
     IntervalSummarised,
     Mention,
     NodesMerged,
+    Pointer,
     UnitsPartitioned,
 )
 from events.reading import read_events, read_user
 from events.session import ReplayStarted, SessionReplayed
+from projections.facts.admission import plan_admissions
 from projections.facts.canonical import Fact
 from projections.facts.chunking import Chunk
+from projections.facts.near import Nearness, Reading
+from projections.facts.saying import read_said
+from projections.facts.wording import read_wording
 from projections.memory import Memory, MemoryParameters
 from projections.memtree.shape import TreeShape
 from projections.texts import FactText, compose, events_behind
 from tests.builders import KEYS, MONDAY, a_turn, an_id, seeded_nonces
+from tests.projections.facts.planning import plan_near, wanted_readings
 
 ALICE = KEYS.user("alice")
 DAY_MS = 86_400_000
@@ -90,20 +102,43 @@ class FactWorld:
             at = MONDAY + self.turns * 1000
             self.write(a_turn(content, session_id=session, turn_id=f"t{self.turns}", happened_at=at))
 
-    def extract(self, *facts: ExtractedFact, chunk: Chunk | None = None, replaces: int | None = None) -> None:
+    def extract(
+        self,
+        *facts: ExtractedFact,
+        chunk: Chunk | None = None,
+        replaces: int | None = None,
+        aliases: tuple[Alias, ...] = (),
+    ) -> None:
         """A model's answer about a chunk: the first that waits, unless given."""
         read = chunk or next(iter(self.memory.waiting_chunks.values()))
         context = self.memory.transcript.context_of(read)
-        event = FactsExtracted(1, read.key, read.turns, context, read.places, replaces, "offline", facts)
+        event = FactsExtracted(
+            1, read.key, read.turns, context, read.places, replaces, "offline", facts, aliases=aliases
+        )
         self.write(self._decided(event, (read.session,), read.session))
 
     def admit(self) -> None:
         self.write(
             *(
                 self._decided(event, lineage, n=n)
-                for n, (event, lineage) in enumerate(self.memory.canon.plan_admissions(1))
+                for n, (event, lineage) in enumerate(plan_admissions(self.memory.canon, 1))
             )
         )
+
+    def compare(self) -> None:
+        """Admit what waits and join what is nearly the same, by a vector to which all is near."""
+        canon = self.memory.canon
+        fresh = tuple(canon.facts)
+        readings: dict[Pointer, Reading] = {}
+        for pointer in wanted_readings(canon, fresh):
+            text = self.text_at(pointer)
+            occurrence = canon.occurrence(pointer)
+            assert occurrence is not None
+            labels = [mention.label for mention in occurrence.mentions]
+            wording, said = read_wording(text, labels, ALICE), read_said(text, ALICE)
+            readings[pointer] = Reading(np.ones(1, np.float32), wording, said)
+        plan = plan_near(canon, Nearness(readings, 0.9, fresh=fresh))
+        self.write(*(self._decided(event, lineage, n=n) for n, (event, lineage) in enumerate(plan)))
 
     def learn(self, *texts: str, session: str = "s1") -> None:
         """Two turns, the facts read from the first one, and their admission."""
@@ -146,6 +181,28 @@ class FactWorld:
             ),
         )
 
+    def join(self, taken_up: FactId, by: FactId) -> None:
+        """Two facts turn out to say the same: all that one rests on goes to the other."""
+        facts = self.memory.canon.facts
+        admission = Admission(by, facts[taken_up].first.pointer)
+        self.write(self._decided(FactsAdmitted(1, (admission,)), facts[taken_up].sessions | facts[by].sessions))
+
+    def route(self, *routes: Route) -> None:
+        """Facts are in these scenes from now on; an event for each lineage."""
+        by_lineage: dict[frozenset[Reference], list[Route]] = {}
+        for each in routes:
+            by_lineage.setdefault(self.memory.canon.facts[each.fact].sessions, []).append(each)
+        self.write(
+            *(
+                self._decided(FactsRouted(1, tuple(some)), lineage, n=n)
+                for n, (lineage, some) in enumerate(by_lineage.items())
+            )
+        )
+
+    def merge_scenes(self, kept: SceneId, *absorbed: SceneId) -> None:
+        """These scenes are one from now on."""
+        self.write(self._decided(ScenesMerged(1, kept, absorbed), ()))
+
     def summarise(self) -> None:
         """Write every summary that can be written now."""
         self.write(
@@ -179,7 +236,10 @@ class FactWorld:
         return next(fact for fact in self.memory.canon.facts.values() if self.text_of(fact) == text)
 
     def text_of(self, fact: Fact) -> str:
-        ref = FactText(fact.first.pointer)
+        return self.text_at(fact.first.pointer)
+
+    def text_at(self, pointer: Pointer) -> str:
+        ref = FactText(pointer)
         text = compose(ref, read_events(self.connection, events_behind([ref])))
         assert text is not None
         return text

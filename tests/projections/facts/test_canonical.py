@@ -10,8 +10,8 @@ import pytest
 from events.envelope import Reference
 from events.memory import ExtractedFact, FactsAdmitted, FactsExtracted, Mention, Pointer
 from events.time import Instant
+from projections.facts.admission import ADMISSIONS_MAX, plan_admissions
 from projections.facts.canonical import (
-    ADMISSIONS_MAX,
     Canon,
     Occurrence,
     found_fact,
@@ -45,9 +45,9 @@ class Said:
 
 def admit(canon: Canon) -> list[frozenset[Reference]]:
     """Admit all that waits; the lineages of the events."""
-    decisions = canon.plan_admissions(1)
+    decisions = plan_admissions(canon, 1)
     for event, _ in decisions:
-        canon.apply(event)
+        list(canon.apply(event))
     return [lineage for _, lineage in decisions]
 
 
@@ -169,7 +169,7 @@ def test_an_event_holds_a_bounded_number_of_admissions() -> None:
     canon = Canon()
     facts = [ExtractedFact(f"Fact {n}.", (0,), MONDAY, MONDAY) for n in range(2 * ADMISSIONS_MAX + 1)]
     canon.add_occurrences(Said().facts(facts))
-    counts = [len(event.admissions) for event, _ in canon.plan_admissions(1)]
+    counts = [len(event.admissions) for event, _ in plan_admissions(canon, 1)]
 
     assert counts == [ADMISSIONS_MAX, ADMISSIONS_MAX, 1]
 
@@ -178,10 +178,10 @@ def test_an_admission_of_a_voided_occurrence_changes_nothing() -> None:
     said = Said()
     canon = Canon()
     canon.add_occurrences([said.fact("Alice swims.")])
-    ((event, _),) = canon.plan_admissions(1)
+    ((event, _),) = plan_admissions(canon, 1)
     innocent = Canon()
 
-    assert innocent.apply(event) == []
+    assert list(innocent.apply(event)) == []
     assert (innocent.facts, innocent.waiting) == ({}, {})
 
 
@@ -192,7 +192,7 @@ def test_a_plan_changes_nothing_and_is_the_same_every_time() -> None:
     canon.add_occurrences(occurrences)
     other.add_occurrences(occurrences[::-1])
 
-    assert canon.plan_admissions(1) == canon.plan_admissions(1) == other.plan_admissions(1)
+    assert plan_admissions(canon, 1) == plan_admissions(canon, 1) == plan_admissions(other, 1)
     assert canon.facts == {}
 
 
@@ -209,8 +209,8 @@ def test_survivors_of_a_forgotten_session_are_admitted_as_if_it_had_never_been(s
         size = chance.randint(1, 8)
         canon.add_occurrences(log[:size])
         log = log[size:]
-        for event, lineage in canon.plan_admissions(1):
-            canon.apply(event)
+        for event, lineage in plan_admissions(canon, 1):
+            list(canon.apply(event))
             events.append((event, lineage))
     gone = KEYS.session("alice", "s1")
     survivors = [each for each in occurrences if each.session != gone]
@@ -218,7 +218,7 @@ def test_survivors_of_a_forgotten_session_are_admitted_as_if_it_had_never_been(s
     folded.add_occurrences(survivors)
     for event, lineage in events:
         if gone not in lineage:
-            folded.apply(event)
+            list(folded.apply(event))
     admit(folded)
 
     assert shape_of(folded) == shape_of(canon_of(*survivors))

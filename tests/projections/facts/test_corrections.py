@@ -12,21 +12,24 @@ from pathlib import Path
 import pytest
 
 from daemon.building.correction_plans import Change, plan_correction, plan_pin, plan_retraction, plan_unpinning
+from events.decisions import Route
 from events.memory import ExtractedFact
 from events.schema import open_writer
 from projections.digests import digest_memory
-from projections.facts.corrections import SAME_WORDS_MIN, likeness_of_words, read_wording
+from projections.facts.corrections import SAME_WORDS_MIN
 from projections.facts.labels import occurs_in
 from projections.facts.scopes import ENTITY_FACTS_MIN, ENTITY_SESSIONS_MIN, Scope, ScopeKind
+from projections.facts.wording import likeness_of_words, read_wording
 from projections.memory import Memory
 from projections.recall.nodes import NodeKind
-from tests.builders import KEYS, MONDAY, SECRET, a_closing, a_forgetting
+from tests.builders import KEYS, MONDAY, SECRET, a_closing, a_forgetting, an_id
 from tests.daemon.turn_edits import a_retraction, a_revision
 from tests.projections.facts.fact_world import FactWorld, a_fact
 
 S1, S2 = (KEYS.session("alice", name) for name in ("s1", "s2"))
 HISTORIES = int(os.environ.get("CORRECTION_HISTORIES", "100"))
 STEPS = 22
+SCENES = [an_id(f"scene {n}") for n in range(6)]
 BOSTON, DAVIS, MIAMI = "Alice lives in Boston.", "Alice lives in Davis.", "Alice lives in Miami."
 CAT, DOG, TEA = "Bob has a grey cat.", "Bob walks the old dog.", "Carol drinks green tea."
 
@@ -54,6 +57,7 @@ def check(world: FactWorld) -> None:
     assert digest_memory(memory) == digest_memory(again)
     assert shown(memory) == shown(again)
     assert list(memory.canon.waiting) == list(again.canon.waiting)
+    assert list(memory.placement.scenes.unrouted) == list(again.placement.scenes.unrouted)
     assert {fact.id for fact in memory.canon.facts.values() if fact.pinned} == {
         fact.id for fact in again.canon.facts.values() if fact.pinned
     }
@@ -72,7 +76,27 @@ def check_parts(memory: Memory) -> None:
     assert not any(fact.pinned for fact in facts.values() if fact.id in grouped)
     assert not any(each.likeness in disclaimed for fact in facts.values() for each in fact.occurrences)
     assert not any(each.likeness in disclaimed for each in memory.canon.waiting.values())
-    assert memory.members == members_by_hand(memory)
+    assert memory.members == members_by_hand(memory) | scenes_by_hand(memory)
+    for scope, members in memory.members.items():
+        assert {leaf.key for leaf in memory.forest.trees[scope].leaves()} == {
+            facts[fact].first.leaf_key for fact in members
+        }
+
+
+def scenes_by_hand(memory: Memory) -> dict[Scope, set[bytes]]:
+    """Who is in which scene, counted from where each fact is; a fact is routed or waits, if it is known."""
+    scenes = memory.placement.scenes
+    routed = dict(scenes.routes())
+    assert routed.keys() | scenes.unrouted.keys() == memory.canon.facts.keys()
+    assert not routed.keys() & scenes.unrouted.keys()
+    held: dict[Scope, set[bytes]] = {}
+    for fact, places in routed.items():
+        for scene in places:
+            held.setdefault(Scope(ScopeKind.SCENE, scene.hex()), set()).add(fact)
+    assert {scene.hex(): members for scene, members in scenes.members.items()} == {
+        scope.name: members for scope, members in held.items()
+    }
+    return held
 
 
 def members_by_hand(memory: Memory) -> dict[Scope, set[bytes]]:
@@ -347,6 +371,45 @@ def test_a_label_occurs_as_words_of_its_own(label: str, text: str, there: bool) 
     assert occurs_in(label, text) is there
 
 
+def test_a_route_of_a_fact_goes_with_the_session_that_said_it(world: FactWorld) -> None:
+    world.learn(CAT, session="s1")
+    world.learn(DOG, session="s2")
+    cat, dog = world.fact(CAT).id, world.fact(DOG).id
+    world.route(Route(cat, (SCENES[0],)), Route(dog, (SCENES[0], SCENES[1])))
+    world.write(a_forgetting("s1"))
+
+    assert world.memory.placement.scenes.members == {SCENES[0]: {dog}, SCENES[1]: {dog}}
+    check(world)
+    world.retract(DOG)
+    assert world.memory.placement.scenes.members == {}
+    assert not [scope for scope in world.memory.forest.trees if scope.kind is ScopeKind.SCENE]
+    check(world)
+
+
+def test_a_fact_that_was_said_elsewhere_as_well_waits_again_when_its_route_goes(world: FactWorld) -> None:
+    world.learn(CAT, session="s1")
+    world.learn(CAT, session="s2")
+    cat = world.fact(CAT).id
+    world.route(Route(cat, (SCENES[0],)))
+    world.write(a_forgetting("s2"))
+
+    assert list(world.memory.placement.scenes.unrouted) == [cat]
+    assert world.memory.placement.scenes.members == {}
+    check(world)
+
+
+def test_scenes_that_were_merged_stay_so_whoever_is_forgotten(world: FactWorld) -> None:
+    world.learn(CAT, session="s1")
+    world.learn(DOG, session="s2")
+    cat, dog = world.fact(CAT).id, world.fact(DOG).id
+    world.route(Route(cat, (SCENES[0],)), Route(dog, (SCENES[1],)))
+    world.merge_scenes(SCENES[0], SCENES[1])
+    world.write(a_forgetting("s1"))
+
+    assert world.memory.placement.scenes.members == {SCENES[0]: {dog}}
+    check(world)
+
+
 class History:
     """One random history: whoever writes next is drawn, and so is what."""
 
@@ -354,8 +417,8 @@ class History:
         self.world, self.rng = world, rng
         self.steps: list[tuple[int, Callable[[], None]]] = [
             (6, self.say), (7, self.extract), (7, self.admit), (1, self.close),
-            (4, self.merge), (1, self.summarise),
-            (3, self.retract), (3, self.correct), (3, self.pin), (2, self.unpin),
+            (4, self.merge), (1, self.summarise), (5, self.route), (2, self.merge_scenes), (1, self.join),
+            (3, self.compare), (3, self.retract), (3, self.correct), (3, self.pin), (2, self.unpin),
             (1, self.revise), (1, self.take_back), (1, self.forget), (1, self.replay),
         ]  # fmt: skip
         for session in ("s1", "s2"):
@@ -406,6 +469,23 @@ class History:
         facts = [fact.id for fact in self.world.memory.canon.facts.values() if not fact.pinned]
         if len(facts) > 1:
             self.world.merge(*self.rng.sample(facts, min(len(facts), self.rng.randrange(2, 4))))
+
+    def route(self) -> None:
+        """Some facts, those that wait and others, to scenes that are there, were absorbed, or are new."""
+        facts = list(self.world.memory.canon.facts)
+        some = self.rng.sample(facts, min(len(facts), self.rng.randrange(1, 5)))
+        self.world.route(*(Route(fact, tuple(self.rng.sample(SCENES, self.rng.randrange(3)))) for fact in some))
+
+    def merge_scenes(self) -> None:
+        self.world.merge_scenes(*self.rng.sample(SCENES, self.rng.randrange(2, 4)))
+
+    def join(self) -> None:
+        facts = [fact.id for fact in self.world.memory.canon.facts.values()]
+        if len(facts) > 1:
+            self.world.join(*self.rng.sample(facts, 2))
+
+    def compare(self) -> None:
+        self.world.compare()
 
     def retract(self) -> None:
         self._correct(plan_retraction)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from projections.facts.labels import CapitalCounts, first_word, normalise_label
+from projections.facts.labels import CapitalCounts, can_name, first_word, normalise_label
 
 
 @pytest.mark.parametrize(
@@ -20,9 +22,31 @@ from projections.facts.labels import CapitalCounts, first_word, normalise_label
         ("Straße", "strasse"),
         ("Nate's", "nate"),
         ("Nate’s", "nate"),
-        ("James'", "james'"),
+        ("James'", "james"),
         ("C++", "c++"),
         ("O'Brien", "o'brien"),
+        ("O’Brien's", "o'brien"),
+        ("İstanbul", "istanbul"),
+        ("ISPARTA", "isparta"),
+        ("Isparta", "isparta"),
+        ("ısparta", "isparta"),
+        ("İstanbul'un", "istanbul"),
+        ("Ali’nin", "ali"),
+        ("ﾀﾅｶ", "タナカ"),  # half width
+        ("田中の", "田中"),
+        ("小红的", "小红"),
+        ("目的", "目的"),
+        ("さくらの", "さくらの"),
+        ("Jean‑Luc", "jean-luc"),
+        ("안나", "안나"),
+        ("安娜・米勒", "安娜·米勒"),
+        ("ΟΔΥΣΣΕΎΣ", "οδυσσεύσ"),
+        ("Ὀδυσσεύς", "ὀδυσσεύσ"),
+        ("Zo\u00ad\u200be", "zoe"),
+        ("C#", "c#"),
+        ("AT&T", "at&t"),
+        ("'s", "'s"),
+        ("a's's", "a"),
     ],
 )
 def test_a_label_has_one_form(label: str, form: str) -> None:
@@ -91,3 +115,77 @@ def test_scripts_without_capitals_change_no_count() -> None:
 
     assert counts.count("我住在北京。") == set()
     assert counts.count("мы едем в Москва") >= {counts.number("москва")}
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "José",
+        "北京",
+        "Москва",
+        "C++",
+        "C#",
+        "3M",
+        "U2",
+        "Blink-182",
+        "7-Eleven",
+        "May",
+        "April Smith",
+        "O'Brien",
+        "Jan",
+        "Λ",
+        "भारत",
+        "กรุงเทพ",
+        "New York City",
+        "Prince Charles of Wales and his eight dogs",
+    ],
+)
+def test_a_name_of_any_script_may_name_something(label: str) -> None:
+    assert can_name(normalise_label(label))
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "",
+        "!?",
+        "🎉",
+        "1",
+        "1,000",
+        "$5",
+        "50%",
+        "٣٤",
+        "１２",
+        "2023-05-08",
+        "8 May 2023",
+        "May 8th",
+        "10:30 am",
+        "5pm",
+        "1990s",
+        "2023-05-08T10:00:00Z",
+        "Monday",
+        "tomorrow",
+        "Dienstag",
+        "2023年5月8日",
+        "星期一",
+        "月曜日",
+        "user",
+        "Assistant",
+        "UNKNOWN",
+        "x" * 65,
+        "one two three four five six seven eight nine",
+    ],
+)
+def test_dates_numbers_roles_marks_and_sentences_name_nothing(label: str) -> None:
+    assert not can_name(normalise_label(label))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_normal_form_is_its_own_normal_form(seed: int) -> None:
+    print("seed", seed)
+    chance = random.Random(seed)
+    signs = "aAsSnN'’ʼ`- ·・iIİıßſŒéé\u0301の的田タﾀﾞΣς\u200b.ﬁⅣ㍿İ\u0307"
+    for _ in range(2_000):
+        form = normalise_label("".join(chance.choice(signs) for _ in range(chance.randrange(9))))
+
+        assert normalise_label(form) == form

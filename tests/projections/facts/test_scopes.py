@@ -97,7 +97,10 @@ def test_a_fact_of_two_sessions_counts_for_both_even_if_one_names_it_in_doubt() 
         assert watched.held("Miami") == {0, 1, 2}
 
 
-@pytest.mark.parametrize(("one", "other"), [("C++", "C#"), ("José", "Jose"), ("北京", "北"), ("Москва", "Moscow")])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("C++", "C#"), ("José", "Jose"), ("北京", "北"), ("Москва", "Moscow"), ("Müller", "Muller"), ("C", "C++")],
+)
 def test_labels_of_every_script_have_trees_of_their_own(one: str, other: str) -> None:
     watched = Watched()
     watched.name(one, (0, "s1"), (1, "s1"), (2, "s2"))
@@ -114,6 +117,24 @@ def test_one_label_in_other_spellings_is_one_entity() -> None:
     watched.name("José's", (2, "s2"))
 
     assert watched.held("José") == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    "label", ["2023-05-08", "42", "user", "assistant", "unknown", "!!!", "x" * 65, "a b c d e f g h i"]
+)
+def test_a_label_that_names_nothing_has_no_tree(label: str) -> None:
+    watched = Watched()
+    watched.name(label, (0, "s1"), (1, "s2"), (2, "s3"))
+
+    assert watched.trees == {}
+
+
+def test_an_owner_whose_name_would_name_nothing_is_the_owner_all_the_same() -> None:
+    watched = Watched()
+    watched.hear("I moved.", "User")
+    watched.name("user", (0, "s1"))
+
+    assert watched.trees == {USER_SCOPE: {FACTS[0]}}
 
 
 def test_the_owners_name_is_the_scope_user_without_a_threshold() -> None:

@@ -9,8 +9,9 @@ import pytest
 from events.memory import Digest, Pointer
 from projections.facts.scopes import USER_SCOPE, Scope, ScopeKind
 from projections.memtree.forest import Forest, LeafText
+from projections.memtree.items import Item, Leaf, Node
 from projections.memtree.shape import TreeShape
-from projections.memtree.tree import Item, Leaf, MemTree, Node
+from projections.memtree.tree import MemTree
 from projections.texts import FactText, WrittenText
 from tests.builders import KEYS, an_id
 
@@ -155,7 +156,7 @@ def test_two_trees_of_the_same_leaves_share_one_summary() -> None:
     forest = a_forest()
     grow(forest, range(1, 3))
     grow(forest, range(1, 3), scope=USER_SCOPE)
-    assert forest.dirty_count() == 2
+    assert (forest.dirty_count(), forest.dirty_count(MIAMI), forest.dirty_count(USER_SCOPE)) == (1, 1, 1)
     assert len(list(forest.plan_summaries())) == 1
 
     summarise(forest, root_of(forest).digest)
@@ -270,7 +271,7 @@ def dirty_nodes(forest: Forest) -> list[Node]:
     if MIAMI not in forest.trees:
         return []
     forest.dirty_count()
-    return [node for node in forest.trees[MIAMI].nodes() if not forest._is_ready(node)]
+    return [node for node in forest.trees[MIAMI].nodes() if forest.state_of(node) in ("dirty", "parked")]
 
 
 def digests_below(node: Node) -> set[Digest]:

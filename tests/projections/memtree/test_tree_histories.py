@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from projections.memtree.items import Item, Leaf, Node
 from projections.memtree.shape import TreeShape
-from projections.memtree.tree import Item, Leaf, MemTree, Node
+from projections.memtree.tree import MemTree
 
 TARGETS = [3, 4, 5, 10, 16]
 

@@ -111,3 +111,14 @@ def test_a_hash_depends_on_key_kind_and_the_cut_of_its_parts() -> None:
 
 def test_half_a_character_is_hashed_like_any_other() -> None:
     assert len(set(hash_terms(b"", ["\ud800", "\ud801", ""]))) == 3
+
+
+def test_marks_that_say_the_same_stand_for_one_another_until_they_are_set_anew() -> None:
+    marks = MarkIndex()
+    marks.add(1, [7])
+    marks.set_alike((), [(9, 7), (4, 5)])
+
+    assert [marks.alike(mark) for mark in (7, 9, 5, 8)] == [(7, 9), (7, 9), (4, 5), (8,)]
+    assert marks.rows(9).tolist() == [], "the rows are as they were"
+    marks.set_alike((7, 8, 9), [(9, 8)])
+    assert [marks.alike(mark) for mark in (7, 8, 9, 4)] == [(7,), (8, 9), (8, 9), (4, 5)]

@@ -1,0 +1,45 @@
+"""`facts.list` with `conflicts`: the contradictions among a user's facts, looked for when somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anyio import to_thread
+
+from daemon.texts import read_texts
+from events.log import EventLog
+from events.memory import FactId
+from projections.facts.canonical import Fact
+from projections.facts.conflicts import Conflict, find_conflicts, find_wording_conflicts, suspects
+from projections.memory import Memory
+from projections.texts import FactText
+
+# Texts that are read and compared at once: a block goes in one piece, and most have a few facts.
+FACTS_AT_ONCE = 500
+
+
+async def search_conflicts(log: EventLog, memory: Memory) -> list[Conflict]:
+    """All contradictions among the facts that a Memory shows, in the order of the times they are about.
+
+    It is done in a thread, on facts as they stand now.
+    """
+    facts = [fact for fact in memory.canon.facts.values() if memory.shows(fact)]
+    validity, verdicts = memory.placement.validity, dict(memory.canon.verdicts)
+    chains = [(key, tuple(chain)) for key, chain in validity.chains() if len(chain) > 1]
+    found = await to_thread.run_sync(find_conflicts, facts, chains, validity, verdicts)
+    blocks = await to_thread.run_sync(suspects, facts)
+    batch: list[list[Fact]] = []
+    for n, block in enumerate(blocks):
+        batch.append(block)
+        if sum(map(len, batch)) >= FACTS_AT_ONCE or n == len(blocks) - 1:
+            texts = await _read_texts(log, [fact for each in batch for fact in each])
+            found += await to_thread.run_sync(find_wording_conflicts, batch, texts, verdicts)
+            batch = []
+    place = {fact.id: (fact.first.time_start, fact.id) for fact in facts}
+    pairs = {(each.one, each.other): each for each in reversed(found)}  # the first reason counts
+    return sorted(pairs.values(), key=lambda each: (place[each.one], place[each.other]))
+
+
+async def _read_texts(log: EventLog, facts: Sequence[Fact]) -> dict[FactId, str]:
+    texts = await read_texts(log, [FactText(fact.first.pointer) for fact in facts])
+    return {fact.id: text for fact, text in zip(facts, texts, strict=True) if text is not None}
