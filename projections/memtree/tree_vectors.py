@@ -210,14 +210,6 @@ def look_for_wanted(forest: Forest, vectors: TreeVectors, wanted: list[Node]) ->
         wanted += of_tree
 
 
-def nodes_without_vectors(forest: Forest, vectors: TreeVectors) -> list[Node]:
-    """All that `look_for_wanted` finds, at once."""
-    wanted: list[Node] = []
-    for _ in look_for_wanted(forest, vectors, wanted):
-        pass
-    return wanted
-
-
 def count_without_vectors(forest: Forest, vectors: TreeVectors, steps_max: int) -> int:
     """How many nodes have a text and want a vector; of a large forest with many, at least one and not all."""
     found = steps = 0

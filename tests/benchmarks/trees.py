@@ -16,10 +16,10 @@ from events.log import EventLog
 from events.memory import Pointer
 from projections.facts.scopes import Scope, ScopeKind
 from projections.memtree.forest import SEPARATOR, Forest, LeafText
-from projections.memtree.items import Leaf
+from projections.memtree.items import Leaf, Node
 from projections.memtree.shape import TreeShape
 from projections.memtree.tree import MemTree
-from projections.memtree.tree_vectors import TreeVectors, gather, nodes_without_vectors
+from projections.memtree.tree_vectors import TreeVectors, gather, look_for_wanted
 from projections.texts import FactText
 from tests.benchmarks.measuring import Figure, Row, percentile, sized, spend, us
 from tests.benchmarks.samples import History, fresh_log
@@ -130,7 +130,9 @@ def _measure_vectors(share: float) -> Row:
         of_leaf.update((leaf.key, rows[chance.randrange(len(rows))]) for leaf in leaves)
         text = LeafText(FactText(Pointer(1, 0)), 40, frozenset())
         forest.change(Scope(ScopeKind.ENTITY, str(number)), [(leaf, text) for leaf in leaves])
-    nodes = list(nodes_without_vectors(forest, vectors))
+    nodes: list[Node] = []
+    for _ in look_for_wanted(forest, vectors, nodes):
+        pass
     made = spend(lambda: vectors.settle(nodes, {}, {}, of_leaf)).thread_s
     summing = spend(lambda: [np.sum(rows[: len(node.children)], axis=0) for node in nodes]).thread_s
     roots = [item for scope in forest.trees for item in forest.recall_roots(scope)]

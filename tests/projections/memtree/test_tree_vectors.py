@@ -15,7 +15,7 @@ from projections.facts.scopes import USER_SCOPE, Scope, ScopeKind
 from projections.memtree.forest import Forest, LeafText
 from projections.memtree.items import Item, Leaf, Node
 from projections.memtree.shape import TreeShape
-from projections.memtree.tree_vectors import TreeVectors, count_without_vectors, gather, nodes_without_vectors
+from projections.memtree.tree_vectors import TreeVectors, count_without_vectors, gather, look_for_wanted
 from projections.recall.slab import VectorRefused
 from projections.texts import FactText, WrittenText
 from tests.builders import KEYS, an_id
@@ -54,7 +54,10 @@ def summarise_all(forest: Forest) -> None:
 
 
 def wanted(forest: Forest, vectors: TreeVectors) -> list[Node]:
-    return nodes_without_vectors(forest, vectors)
+    found: list[Node] = []
+    for _ in look_for_wanted(forest, vectors, found):
+        pass
+    return found
 
 
 def sweep(forest: Forest, vectors: TreeVectors) -> None:
