@@ -46,7 +46,7 @@ class Refresh:
     # More is due, and waits for the rest of what was said: since when, and from what time on the rest is.
     held_since: Instant | None = None
     rest_from: Instant | None = None
-    # Whether what waits may go ahead now: not while there are chunks for all slots, which are not out yet perhaps.
+    # Whether what waits may go ahead now: chunks that were just begun would find its summaries before them.
     goes_ahead: bool = True
     # Whether chunks had to wait for a slot since all was in the trees.
     slots_are_short: bool = False

@@ -80,7 +80,6 @@ class Worker:
         self.engine.on_answering = self._go_on
         self.deciding = deciding or Deciding(log, memories)
         self.in_flight: set[tuple[Reference, bytes]] = set()
-        self._extracting = 0  # of these
         # Pieces that were turned away, until their user is planned anew: some may be moot by then.
         self._turned_away: dict[Reference, set[bytes]] = {}
         self._log = log
@@ -206,6 +205,7 @@ class Worker:
             origin = Origin(user, memory.user_id, memory.user_seq, memory.parameters.generation)
             if not self.engine.blocks(user):
                 self._turned_away.pop(user, None)
+            self._refresh_of(user).goes_ahead = True
             wanted: Iterator[Work] = chain(
                 plan_extractions(memory, origin),
                 self.deciding.judging.plan(memory, origin),
@@ -223,7 +223,7 @@ class Worker:
                     self._line.crowd_out(turn, priority)
                     return
                 self.in_flight.add((user, work.request))
-                self._extracting += work.task is Task.EXTRACT
+                self._refresh_of(user).goes_ahead &= work.task is not Task.EXTRACT
                 tasks.start_soon(self._do, user, work, name=f"worker.{work.task}")
             self._line.give_up_claims(user)
             self._turned_away.pop(user, None)
@@ -233,7 +233,6 @@ class Worker:
         refresh, now = self._refresh_of(user), self._clock()
         standing = read_standing(memory, now, refresh.idle_ms)
         refresh.slots_are_short |= self.engine.is_short
-        refresh.goes_ahead = self._extracting < self._parameters.concurrency
         refresh.take_up(memory.forest.dirty_digests(), standing, now)
         if not refresh.wants_any:
             return
@@ -276,5 +275,4 @@ class Worker:
             await anyio.sleep(self._parameters.write_pause_s)
         finally:
             self.in_flight.discard((user, work.request))
-            self._extracting -= work.task is Task.EXTRACT
             self._line.want(user)

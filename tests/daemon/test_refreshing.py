@@ -234,7 +234,7 @@ async def test_where_slots_are_short_what_lies_before_the_rest_goes_ahead(
     assert went_ahead == (before if slots_are_short else [])
 
 
-async def test_nothing_goes_ahead_while_there_are_chunks_for_all_slots(parts: Parts, rule: Refresh) -> None:
+async def test_nothing_goes_ahead_of_chunks_that_were_just_begun(parts: Parts, rule: Refresh) -> None:
     await parts.say("Rex is old.", "Rex barks.", *("More is said." for _ in range(8)))
     await parts.close()
     memory = await parts.memory()
