@@ -137,13 +137,14 @@ async def test_what_is_like_two_that_are_not_alike_makes_all_three_one(
     async with building(log, clock, stub) as built:
         found = await built.thresholds()
         step = math.degrees(math.acos(found.near / 100_000)) * 0.9
+        # Words that add nothing, and that the background has not: by rule all three are one, so vectors decide.
         stub.places.update(
-            {"alpha": stub.at_angle(0), "omega": stub.at_angle(2 * step), "kappa": stub.at_angle(step)}
+            {"really": stub.at_angle(0), "quite": stub.at_angle(2 * step), "just": stub.at_angle(step)}
         )
-        await built.learn("Nate did it in an alpha way.", session_id="s1")
-        await built.learn("Nate did it in an omega way.", session_id="s2")
+        await built.learn("Nate swam really far out.", session_id="s1")
+        await built.learn("Nate swam quite far out.", session_id="s2")
         apart = len((await built.memory()).canon.facts)
-        await built.learn("Nate did it in a kappa way.", session_id="s3")
+        await built.learn("Nate just swam far out.", session_id="s3")
         memory = await built.memory()
         (fact,) = memory.canon.facts.values()
 

@@ -1,7 +1,11 @@
-"""Vectors from hashes of words, so that texts with common words are near; the same text, the same vector."""
+"""Vectors from hashes of words, so that texts with common words are near; the same text, the same vector.
+
+A word weighs as much as it is long: the short ones stand in every sentence, and real embedders make little of them.
+"""
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -10,6 +14,7 @@ from numpy.typing import NDArray
 
 # Words whose vectors are kept; a conversation has some thousands.
 WORDS_KEPT = 50_000
+_WORD = re.compile(r"\w+")
 
 
 @lru_cache(maxsize=WORDS_KEPT)
@@ -22,6 +27,7 @@ def _word(word: str, seed: int, dimensions: int) -> NDArray[np.float32]:
 
 def embed(text: str, seed: int, dimensions: int) -> NDArray[np.float32]:
     """The unit vector of a text, shape (dimensions,); of a text without words it is that of the empty word."""
-    words = text.lower().split() or [""]
-    total = np.sum([_word(word, seed, dimensions) for word in words], axis=0, dtype=np.float32)
+    words = _WORD.findall(text.lower()) or [""]
+    rows = [max(len(word), 1) * _word(word, seed, dimensions) for word in words]
+    total = np.sum(rows, axis=0, dtype=np.float32)
     return np.asarray(total / np.linalg.norm(total), np.float32)
