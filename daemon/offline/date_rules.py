@@ -56,6 +56,10 @@ def _numeric(match: _Match, day: date, *, ahead: bool) -> Span | None:
     return exact_day(year, first, second) if second > 12 else None
 
 
+# Characters beside a date that tell whether it is of the past; a sentence that is longer may be no sentence.
+AROUND: Final = 200
+
+
 def _written_day(match: _Match, day: date, *, ahead: bool) -> Span | None:
     month, number = _month_of(match), int(match["day"])
     if month is None or not 1 <= number <= 31:
@@ -63,11 +67,14 @@ def _written_day(match: _Match, day: date, *, ahead: bool) -> Span | None:
     if match["year"]:
         return exact_day(int(match["year"]), month, number)
     near = day_near(day, month, number, ahead=ahead)
-    if ahead or near is None or not _has_no_past(match.string):
+    if ahead or near is None:
         return near
     # "15 June, in Bremen": nothing tells on which side, so the nearer one is meant.
     coming = day_near(day, month, number, ahead=True)
-    return coming if coming is not None and coming.first - day < day - near.first else near
+    if coming is None or coming.first - day >= day - near.first:
+        return near
+    around = match.string[max(0, match.start() - AROUND) : match.end() + AROUND]
+    return coming if _has_no_past(around) else near
 
 
 def _has_no_past(sentence: str) -> bool:

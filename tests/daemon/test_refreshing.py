@@ -23,6 +23,12 @@ def nodes(*names: str) -> frozenset[Digest]:
     return frozenset(an_id(name) for name in names)
 
 
+def all_are_routed(parts: Parts) -> bool:
+    """Whether all that was said is in its trees, and nothing is left to do but summaries."""
+    (memory,) = parts.memories.loaded().values()
+    return memory.user_seq == parts.log.head and memory.pending() == memory.forest.dirty_count()
+
+
 @pytest.fixture
 def rule() -> Refresh:
     return Refresh(IDLE_MS, AGE_MS)
@@ -220,6 +226,7 @@ async def test_where_slots_are_short_what_lies_before_the_rest_goes_ahead(
         await parts.say(f"here Alice did {number}.")
     async with running(parts):
         await wait_until(lambda: len(parts.model.calls) == 12 and not parts.worker.in_flight)
+        await wait_until(lambda: all_are_routed(parts))
     memory = await parts.memory()
     tree = memory.forest.trees[USER_SCOPE]
     rest_from = tree.leaves()[12].time_start
@@ -250,6 +257,7 @@ async def test_what_may_grow_does_not_go_ahead_though_it_lies_before_the_rest(pa
     await parts.say("so Alice has 3 dogs.", "and Alice has 5 birds.")
     async with running(parts):
         await wait_until(lambda: len(parts.model.calls) == 1 and not parts.worker.in_flight)
+        await wait_until(lambda: all_are_routed(parts))
     memory = await parts.memory()
     rule.slots_are_short = True
     rule.take_up(memory.forest.dirty_digests(), QUIET._replace(closings=99, rest_from=NOW + AGE_MS), NOW)

@@ -1,6 +1,6 @@
 """Vectors from hashes of words, so that texts with common words are near; the same text, the same vector.
 
-A word weighs as much as it is long: the short ones stand in every sentence, and real embedders make little of them.
+A word weighs as much as it is long: the short ones stand in every sentence, and embedders make little of them.
 """
 
 from __future__ import annotations

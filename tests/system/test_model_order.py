@@ -1,7 +1,7 @@
 """Answers of a model that come in any order and at any time, some of them asked for twice, make the same facts.
 
 The reference code of the MemTree paper builds another forest each time (its defect C5). Here the log has the order
-in which answers came; ids of facts and cuts of trees follow from it, and whoever folds it gets the same memory.
+in which answers came; ids of facts, cuts of trees and scenes follow from it, and who folds it gets the same memory.
 """
 
 from __future__ import annotations
@@ -53,7 +53,12 @@ async def build(folder: Path, *arguments: str) -> dict[str, Any]:
     assert parked == []
     return {
         "facts": sorted((each["text"], each["time_start"], each["time_end"], each["sessions"]) for each in facts),
-        "trees": sorted((each["kind"], each["scope"], each["leaves"], each["dirty"]) for each in trees),
+        # Which facts meet in a scene follows from the order in which they came.
+        "trees": sorted(
+            (each["kind"], each["scope"], each["leaves"], each["dirty"])
+            for each in trees
+            if each["kind"] != "scene"
+        ),
     }
 
 
