@@ -1,7 +1,7 @@
 """Answers of a model that come in any order and at any time, some of them asked for twice, make the same facts.
 
 The reference code of the MemTree paper builds another forest each time (its defect C5). Here the log has the order
-in which answers came; ids of facts, cuts of trees and scenes follow from it, and who folds it gets the same memory.
+in which answers came; ids of facts, cuts of trees and scenes follow from it, and whoever folds it gets the same.
 """
 
 from __future__ import annotations
