@@ -41,6 +41,8 @@ from tests.system.daemon_process import (
 
 USER = "alice"
 EMBED_SHARE = 0.25
+# As small real embedders have: in few dimensions vectors of strangers lie near each other by chance.
+DIMENSIONS = 384
 # The most that may be out; the stub's slots, where it has fewer.
 SLOTS = 512
 BUILT_WITHIN_S = 600.0
@@ -199,6 +201,7 @@ class Run:
 async def running(models: Models) -> AsyncGenerator[Run]:
     """A daemon that has answered once: what comes once in the life of a process is not what is measured."""
     arguments = ["--latency", str(models.latency_s), "--embed-latency", str(models.latency_s * EMBED_SHARE)]
+    arguments += ["--dimensions", str(DIMENSIONS)]
     async with AsyncExitStack() as opened:
         folder = opened.enter_context(short_folder())
         stub = await opened.enter_async_context(running_stub_process(*arguments, "--slots", str(models.slots)))
