@@ -137,6 +137,7 @@ def _parts(app: App) -> dict[str, Callable[[], Coroutine[object, object, None]]]
         "disk": app.disk.run,
         "extraction": app.extraction.run,
         "tree vectors": app.tree_vectors.run,
+        "brought vectors": app.brought.run,
         "watchdog": lambda: feed_watchdog(app.log.answer),
     }
     for each in app.readings:

@@ -69,7 +69,10 @@ def run(config_path: Path | None, data: str | None, embedded_bus: bool, serve_da
 @main.command()
 @click.option("--keep", is_flag=True, help="Leave the daemon running with the demo's store.")
 def demo(keep: bool) -> None:
-    """Show the whole product on a conversation of a year, in a temporary directory."""
+    """Show the whole product on a conversation of a year, in a temporary directory.
+
+    With the defaults: a configuration file and MEMFOREST_ variables do not count here.
+    """
     from daemon.upkeep.demo import run_demo
 
     for ending in (signal.SIGTERM, signal.SIGHUP):  # As Ctrl-C: the daemon ends and its folder goes, too.

@@ -12,10 +12,10 @@ from zoneinfo import ZoneInfo
 
 from daemon.bus.subscriptions import Subscription, check_decoder, read_subscriptions
 from daemon.config_models import AGPR_BY_EMBEDDER, Models, check_models, complete_endpoint
-from daemon.config_values import ConfigInvalid, build_sections, parse_listen
+from daemon.config_values import ConfigInvalid, build_sections, parse_listen, parse_roles
 from daemon.models.prices import Price, read_prices
 from events.errors import InvalidInput
-from projections.eventtree.parameters import EventTreeParameters
+from projections.eventtree.parameters import EventTreeParameters, one_cap
 from projections.facts.scene_planning import FACTS_MAX
 from projections.memory import MemoryParameters
 from projections.memtree.shape import TreeShape
@@ -91,7 +91,7 @@ class MemTree:
 
 @dataclass(frozen=True, slots=True)
 class EventTree:
-    """Paper A, section 3."""
+    """Paper A, section 3, and what of it is done in the background. `member_cap` None: as measured for `ratio`."""
 
     preset: str = "default"
     alpha: float = 0.05
@@ -99,7 +99,15 @@ class EventTree:
     window: int = 5
     eta: float = 0.99
     ratio: float = 0.5
+    member_cap: int | None = None
     time_bonus: float = 0.5
+    online: bool = True
+    unit_cap: int = 40
+    reassign: int = 3
+    overgrown: float = 1.5
+    slack: float = 0.02
+    min_age_s: float = 0.0
+    never_merged: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +185,22 @@ class Config:
     @property
     def eventtree_parameters(self) -> EventTreeParameters:
         """How nodes are merged."""
-        tree = self.eventtree
+        tree, default = self.eventtree, EventTreeParameters()
         return EventTreeParameters(
             alpha=tree.alpha,
             beta=tree.beta,
             window=tree.window,
             eta=tree.eta,
             ratio=tree.ratio,
+            member_caps=default.member_caps if tree.member_cap is None else one_cap(tree.member_cap),
             time_bonus=tree.time_bonus,
+            online=tree.online,
+            unit_cap=tree.unit_cap,
+            reassign=tree.reassign,
+            overgrown=tree.overgrown,
+            slack=tree.slack,
+            min_age_s=tree.min_age_s,
+            never_merged=parse_roles(tree.never_merged),
             preset="paper" if tree.preset == "paper" else "default",
         )
 
@@ -237,6 +253,10 @@ def effective_values(config: Config) -> dict[str, object]:
             value = getattr(ranking, key)
         if section == "memtree":
             value = getattr(config.memtree_in_force, key)
+        if name == "eventtree.member_cap":
+            cap = config.eventtree_parameters.member_cap
+            values[name] = cap or 0
+            continue
         if name.endswith("api_key") and value:
             value = "(set)"
         values[name] = hide_password(value) if name.endswith("url") else value

@@ -10,6 +10,7 @@ from types import NoneType
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from events.errors import InvalidInput
+from events.memory import FactRole
 
 ENVIRONMENT_PREFIX = "MEMFOREST_"
 C = TypeVar("C")
@@ -108,3 +109,11 @@ def parse_listen(text: str) -> tuple[str, int] | None:
     if not (colon and is_loopback and port.isascii() and port.isdigit() and int(port) < 1 << 16):
         raise ConfigInvalid('metrics.listen is a loopback address and a port, such as "127.0.0.1:9464"')
     return host, int(port)
+
+
+def parse_roles(text: str) -> tuple[FactRole, ...]:
+    """The kinds of facts of eventtree.never_merged, with commas between. Raises ConfigInvalid for another one."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not set(names) <= set(FactRole):
+        raise ConfigInvalid(f"eventtree.never_merged names kinds of facts: {', '.join(FactRole)}")
+    return tuple(map(FactRole, names))

@@ -9,6 +9,7 @@ from functools import partial
 
 from daemon.bus.bus_messages import BusMessage
 from daemon.decoders.decoding import Decoder
+from daemon.fitting import Fitting
 from daemon.untrusted import Params, check_limit
 from events.appending import Batch
 from events.dead_letters import DeadLetter, StoredLetter, drop_letter, read_letter, read_letters
@@ -98,8 +99,15 @@ class LetterDropped:
 class DeadLetters:
     """Reads, retries and drops dead letters."""
 
-    def __init__(self, log: EventLog, decoder: Decoder, others: Mapping[str, Decoder] | None = None) -> None:
-        """`others`: the decoder of each further stream that is read, by its name."""
+    def __init__(
+        self,
+        log: EventLog,
+        decoder: Decoder,
+        others: Mapping[str, Decoder] | None = None,
+        fitting: Fitting | None = None,
+    ) -> None:
+        """`others`: the decoder of each further stream that is read, by name; `fitting` looks at embeddings."""
+        self._fitting = fitting
         self._log = log
         self._decoder = decoder
         self._others = others or {}
@@ -136,6 +144,9 @@ class DeadLetters:
         decoded = decoder.decode(message, letter.bus.epoch)
         if isinstance(decoded, DeadLetter):
             raise LetterStillDead(f"it still cannot be decoded: {decoded.reason}")
+        for reason in () if self._fitting is None else await self._fitting.find_unfit(decoded):
+            if reason is not None:
+                raise LetterStillDead(f"it still cannot be taken: {reason}")
         outcomes = await self._log.append(Batch(events=decoded))
         await self._log.write(partial(drop_letter, letter=params.id))
         recorded = sum(outcome.verdict == "recorded" for outcome in outcomes)

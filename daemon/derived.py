@@ -28,7 +28,7 @@ from events.erasure import Unerased, truncate_wal
 from events.errors import StoreUnusable
 from events.log import EventLog
 from events.undone import find_erased, last_undone, read_emptied, read_link, read_link_at, read_voided
-from projections.ports import CachedVector, StoredSnapshot
+from projections.ports import BROUGHT, CachedVector, StoredSnapshot
 
 T = TypeVar("T")
 
@@ -113,6 +113,7 @@ class DerivedStore:
                 rows=rows,
                 bound=bound,
                 room_bytes=self._room_bytes,
+                brought=_name_model(BROUGHT),
             )
             await self._run(work, None)
 

@@ -76,14 +76,16 @@ def keep_vectors(
     rows: Sequence[VectorRow],
     bound: tuple[int, bytes],
     room_bytes: int,
+    brought: bytes,
 ) -> None:
-    """Store vectors in place of those of the same keys, and let go of those of other models.
+    """Store vectors in place of those of the same keys, and let go of those of other embedders.
 
-    What there is no room for is left out.
+    Those of `brought`, which no embedder made, stand beside them. What there is no room for is left out.
     """
     with immediate(connection):
         touch(connection, owner)
-        _empty(connection, "owner = ? AND model != ?", (owner, model))
+        if model != brought:
+            _empty(connection, "owner = ? AND model NOT IN (?, ?)", (owner, model, brought))
         for row in rows:
             _empty(connection, "owner = ? AND model = ? AND key = ?", (owner, model, row.key))
         size = len(rows[0].vector) if rows else 0

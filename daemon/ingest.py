@@ -6,7 +6,7 @@ Undecodable input becomes a dead letter in that same transaction, so nothing is 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import anyio
@@ -16,6 +16,7 @@ from daemon.bus.bus_messages import Batch as BusBatch
 from daemon.bus.bus_messages import BusMessage, BusUnavailable
 from daemon.bus.nats_bus import NatsBus
 from daemon.decoders.decoding import Decoder
+from daemon.fitting import Fitting
 from daemon.logs import Report
 from daemon.memories import Memories
 from events.appending import Batch, Outcome
@@ -48,6 +49,7 @@ class Ingest:
         backpressure: Backpressure | None = None,
     ) -> None:
         """`backpressure` is asked before each fetch, also after a failed write; `write_pause_s` is without one."""
+        self._fitting = Fitting(log.keys, memories)
         self.position: BusPosition | None = None
         self._bus = bus
         self._stream = stream
@@ -105,7 +107,7 @@ class Ingest:
         counts: Counter[Verdict] = Counter()
         ignored = self.ignored
         try:
-            for part in _split(batch, self._decode, epoch):
+            for part in _split(batch, await self._decode(batch.messages, epoch), epoch):
                 counts.update(await self._append(part))
         except InvalidInput:
             # The log refuses what the decoder let through: find that message and keep it as a dead letter.
@@ -121,10 +123,20 @@ class Ingest:
             ignored=self.ignored - ignored,
         )
 
-    def _decode(self, message: BusMessage, epoch: str) -> Decoded:
-        decoded = self._decoder.decode(message, epoch)
-        self.ignored += decoded == ()
+    async def _decode(self, messages: Sequence[BusMessage], epoch: str) -> list[Decoded]:
+        """What messages become, in their order; a memory whose embedding does not fit, a dead letter."""
+        decoded = [self._decoder.decode(message, epoch) for message in messages]
+        self.ignored += decoded.count(())
+        events = [event for each in decoded if isinstance(each, tuple) for event in each]
+        unfit = [each for each in zip(events, await self._fitting.find_unfit(events), strict=True) if each[1]]
+        for event, reason in unfit:
+            at = next(at for at, each in enumerate(decoded) if isinstance(each, tuple) and event in each)
+            decoded[at] = self._reject(messages[at], epoch, event, reason or "")
         return decoded
+
+    def _reject(self, message: BusMessage, epoch: str, first: NewEvent, reason: str) -> DeadLetter:
+        ids = (first.user_id, first.session_id)
+        return self._decoder.reject(message, _place_of(message, epoch), reason, ids, (first.key, None))
 
     async def _append(self, part: Batch) -> list[Verdict]:
         fault_point("ingest.before_append")
@@ -137,14 +149,12 @@ class Ingest:
     async def _append_alone(self, message: BusMessage, epoch: str) -> list[Verdict]:
         """Write one message with its own checkpoint, as a dead letter if the log refuses it."""
         place = _place_of(message, epoch)
-        decoded = self._decode(message, epoch)
+        (decoded,) = await self._decode((message,), epoch)
         if isinstance(decoded, tuple):
             try:
                 return await self._append(Batch(events=decoded, checkpoint=place))
             except InvalidInput as error:
-                first = decoded[0]
-                ids = (first.user_id, first.session_id)
-                decoded = self._decoder.reject(message, place, str(error), ids, (first.key, None))
+                decoded = self._reject(message, epoch, decoded[0], str(error))
         return await self._append(Batch(dead_letters=(decoded,), checkpoint=place))
 
     def _hide_forgotten(self, part: Batch) -> None:
@@ -170,13 +180,12 @@ def _place_of(message: BusMessage, epoch: str) -> BusPosition:
     return BusPosition(message.stream, epoch, message.stream_seq, message.published_at)
 
 
-def _split(batch: BusBatch, decode: Callable[[BusMessage, str], Decoded], epoch: str) -> Iterator[Batch]:
+def _split(batch: BusBatch, decoded: Sequence[Decoded], epoch: str) -> Iterator[Batch]:
     """Parts of a batch that fit one transaction each, in order; whole messages only."""
     events: list[NewEvent] = []
     letters: list[DeadLetter] = []
     last: BusMessage | None = None
-    for message in batch.messages:
-        became = decode(message, epoch)
+    for message, became in zip(batch.messages, decoded, strict=True):
         if last is not None and isinstance(became, tuple) and len(events) + len(became) > GROUP_EVENTS_MAX:
             yield Batch(tuple(events), tuple(letters), _place_of(last, epoch))
             events, letters = [], []

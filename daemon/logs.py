@@ -41,6 +41,7 @@ LOG_EVENTS: dict[str, str] = {
     "ingest.write_failed": "the log could not be written; ingest tries again; code",
     "extraction.zero_facts_rising": "the model finds nothing in many of the last chunks; zero, answers",
     "extraction.zero_facts_settled": "the model finds facts again as usual; zero, answers",
+    "worker.facts_compacted": "a user's facts are compacted as far as they are to be for now; groups",
     "worker.question_failed": "a question came to nothing, to be asked again or parked; task, tries, code",
     "worker.work_parked": "work was given up after its last try; task, reason",
     "worker.plan_failed": "a fault of ours in planning a user's work, who is planned again later; error, place",

@@ -23,7 +23,8 @@ from events.log import EventLog
 from events.reading import read_after
 from projections.memory import Memory, MemoryParameters
 
-# What Memories may take; the least recently used one goes first. One that is gone is loaded again.
+# What Memories may take; the least recently used one goes first. One that is gone is loaded again; the last one
+# stays, however large: it would be folded anew for each piece of work, and what is planned of it begins anew.
 MEMORIES_BYTES = 512 << 20
 # However small they are: each has tables of its own.
 MEMORIES_MAX = 10_000
@@ -176,6 +177,11 @@ class Memories:
         """Whether the Memory of a user is here."""
         held = self._held.get(user)
         return held is not None and held.memory is not None
+
+    def peek(self, user: Reference) -> Memory | None:
+        """The Memory of a user as far as it is here."""
+        held = self._held.get(user)
+        return None if held is None else held.memory
 
     def loaded(self) -> dict[Reference, Memory]:
         """The Memories that are here."""
@@ -330,9 +336,11 @@ class Memories:
                 return
 
     def _let_go(self, user: Reference) -> None:
-        """Forget the Memory of a user, unless somebody uses it or is about to fold into it."""
+        """Forget the Memory of a user, unless it was used last, or somebody uses it or will fold into it."""
         held = self._held.get(user)
-        if held is not None and not (held.pins or held.queued or held.folding.locked()):
+        if held is None or user == next(reversed(self._held)):
+            return
+        if not (held.pins or held.queued or held.folding.locked()):
             del self._held[user]
             self.size_bytes -= held.size_bytes
             self.on_let_go(user)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from daemon.asking.answers import Answerer
 from daemon.asking.listings import NoParams
+from daemon.building.compacted import ProgressShown
 from daemon.building.worker import Worker
 from daemon.bus.nats_bus import NatsBus
 from daemon.bus.readings import Reading, show_reading, trouble_of
@@ -38,6 +39,7 @@ from daemon.status_shown import (
 from daemon.tree_vectors import TreeVectorFiller
 from daemon.untrusted import Params
 from daemon.vectors import VectorFiller
+from events.envelope import Reference
 from events.errors import StoreUnusable
 from events.ledger import count_parked
 from events.log import EventLog
@@ -84,7 +86,9 @@ class Status:
         readings: Sequence[Reading] = (),
         derived: DerivedStore | None = None,
         tree_vectors: TreeVectorFiller | None = None,
+        compacting: Callable[[Reference], ProgressShown | None] = lambda _: None,
     ) -> None:
+        """`compacting` says how far the compaction of a user is that somebody asked for."""
         self._version = version
         self._clock = clock
         self._started_at = clock()
@@ -101,6 +105,7 @@ class Status:
         self._readings = readings
         self._derived = derived
         self._tree_vectors = tree_vectors
+        self._compacting = compacting
 
     async def healthz(self, _: NoParams) -> Alive:
         """That the process answers."""
@@ -152,6 +157,7 @@ class Status:
             ledger=show_ledger(totals, models.price_missing),
             watermark=watermark,
             waits=waits,
+            compaction=None if user is None else self._compacting(user),
         )
 
     def _show_daemon(self) -> DaemonShown:
@@ -190,6 +196,7 @@ class Status:
             parked=parked,
             waiting_for_model=worker.waiting_for_model,
             recorded=engine.recorded,
+            planned=0 if worker.compacting is None else worker.compacting.count_held(),
         )
 
     def _trouble_of_chat(self) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from daemon.asking.answer_types import Watermark
 from daemon.asking.spent import SpentShown, show_usage
+from daemon.building.compacted import ProgressShown
 from daemon.bus.readings import ReadingShown
 from daemon.ledger_totals import Totals
 from daemon.models.budget import Block, Budget
@@ -100,7 +101,8 @@ class WorkerShown:
     that was given up. A question takes one call to an endpoint or several, which `models.chat` counts.
 
     `waiting_for_model`: work that waits for an endpoint or a budget, as far as it was planned: of each user who
-    has to wait at least one piece. `recorded`: answers since the start that stood in the log already.
+    has to wait at least one piece. `recorded`: answers since the start that stood in the log already. `planned`:
+    groups of all users that are to be fused in the background, as far as they are planned.
     """
 
     in_flight: int
@@ -110,6 +112,7 @@ class WorkerShown:
     parked: int
     waiting_for_model: int = 0
     recorded: int = 0
+    planned: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +212,7 @@ class WaitsShown:
 
 @dataclass(frozen=True, slots=True)
 class DaemonStatus:
-    """How every part is; with a user, how far that user's Memory is."""
+    """How every part is; with a user, how far that user's Memory is, and the compaction that runs."""
 
     daemon: DaemonShown
     bus: BusShown
@@ -226,6 +229,7 @@ class DaemonStatus:
     ledger: LedgerShown
     watermark: Watermark | None = None
     waits: WaitsShown | None = None
+    compaction: ProgressShown | None = None
 
 
 def show_waits(memory: Memory, pending: int) -> WaitsShown:

@@ -14,16 +14,19 @@ import anyio.lowlevel
 import numpy as np
 from numpy.typing import NDArray
 
+from daemon.brought_vectors import FILLED_MAX, BroughtVectors
 from daemon.texts import read_behind
 from events.envelope import RecordedEvent, Reference
 from events.errors import LogDamaged, StoreUnusable
 from events.faults import fault_point
 from events.log import EventLog
+from events.memory import FactId
 from events.session import MemoryImported
 from projections.facts.imported import read_embedding
 from projections.memory import Memory
 from projections.ports import CachedVector, Embedder, EmbedderUnavailable, VectorCache, Vectors
 from projections.recall.nodes import NodeKind, SearchNode
+from projections.spaces import OURS, Space
 from projections.texts import FactText, TextRef, compose, events_behind, name_text
 
 # Part of the name under which vectors are kept: another way of making texts of nodes gets another number.
@@ -53,10 +56,14 @@ class NoCache:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A text whose vector is wanted; `key` is its name in the cache, None for one that is not kept."""
+    """A text whose vector is wanted; `key` is its name in the cache, None for one that is not kept.
+
+    `space`: whose vector it is, None for our embedder's.
+    """
 
     ref: TextRef
     key: bytes | None
+    space: Space | None = None
 
     @property
     def seqs(self) -> tuple[int, ...]:
@@ -78,10 +85,18 @@ class VectorSource:
     Who wants what another one is making waits for that: nothing is embedded twice because two came at once.
     """
 
-    def __init__(self, log: EventLog, embedder: Embedder, cache: VectorCache | None = None) -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        embedder: Embedder,
+        cache: VectorCache | None = None,
+        brought: VectorCache | None = None,
+    ) -> None:
+        """`brought` is where the vectors are kept that memories came with; without it, `cache`."""
         self._log = log
         self._embedder = embedder
         self._cache = cache or NoCache()
+        self.brought = BroughtVectors(log, brought or self._cache)
         self._making: dict[tuple[Reference, bytes], _Making] = {}
 
     @property
@@ -95,11 +110,37 @@ class VectorSource:
         found = await self._load(user, keys)
         return {ref: found[key] for ref, key in zip(refs, keys, strict=True) if key in found}
 
-    async def find(self, user: Reference, wanted: Sequence[Wanted]) -> Vectors:
-        """One unit row a text, shape (len(wanted), dimensions), rounded to what float16 holds.
+    def our_spaces(self, memory: Memory) -> frozenset[int]:
+        """The numbers of the spaces whose vectors are our embedder's: ours, and one that bears its name."""
+        same = memory.spaces.find(self._embedder.name) if memory.spaces.known else None
+        return frozenset((OURS,) if same is None else (OURS, same.number))
 
-        Raises `EmbedderUnavailable`, `LogDamaged` or `StoreUnusable`.
+    def their_spaces(self, memory: Memory) -> frozenset[int]:
+        """The numbers of the others, whose vectors memories came with."""
+        return frozenset(space.number for space in memory.spaces.known) - self.our_spaces(memory)
+
+    def space_of(self, memory: Memory, fact: FactId) -> int:
+        """The number of the space that a fact's vector is in; of two spaces they are never compared or added."""
+        number = memory.placement.space_of(fact)
+        return OURS if number in self.our_spaces(memory) else number
+
+    def want(self, memory: Memory, fact: FactId) -> Wanted:
+        """A fact's vector in its space, to be found with others of that space."""
+        ref = FactText(memory.canon.facts[fact].first.pointer)
+        number = self.space_of(memory, fact)
+        return Wanted(ref, name_text(ref), memory.spaces.known[number - 1] if number else None)
+
+    async def find(self, user: Reference, wanted: Sequence[Wanted]) -> Vectors:
+        """One unit row a text, shape (len(wanted), dimensions), rounded to what float16 holds; all of one space.
+
+        Raises `EmbedderUnavailable` (never for another system's space), `LogDamaged` or `StoreUnusable`.
         """
+        space = wanted[0].space if wanted else None
+        if any(each.space != space for each in wanted):
+            raise ValueError("vectors of several spaces are found one space after the other")
+        if space is not None:
+            refs = [each.ref for each in wanted if isinstance(each.ref, FactText)]
+            return await self.brought.find(user, refs, space.width)
         rows: dict[Wanted, NDArray[np.float16]] = {}
         keys = [each.key for each in wanted if each.key is not None]
         if keys:
@@ -179,6 +220,11 @@ class VectorSource:
                 rows[each] = vector.astype(np.float16)
         return rows
 
+    def without_vectors(self, memory: Memory, limit: int) -> list[SearchNode]:
+        """Nodes of a Memory whose vectors are to be made by our embedder, or looked up."""
+        nodes = memory.nodes.without_vectors(limit, self.our_spaces(memory))
+        return [node for node in nodes if node.kind is not NodeKind.GROUP]
+
     async def fill(self, memory: Memory, batch: Sequence[SearchNode]) -> None:
         """Give nodes of a Memory their vectors, as far as they are still what they were when these are there.
 
@@ -191,14 +237,42 @@ class VectorSource:
         if kept:
             memory.nodes.set_vectors([nodes[at].id for at in kept], vectors[kept])
 
-    async def furnish(self, memory: Memory) -> None:
+    async def fill_brought(self, memory: Memory, limit: int = FILLED_MAX, *, kept_only: bool = False) -> bool:
+        """Give up to so many nodes the vectors they came with; whether there may be more.
+
+        `kept_only`: without those that are still to be read from the log.
+
+        Raises `LogDamaged` or `StoreUnusable`.
+        """
+        nodes, seq = memory.nodes, memory.user_seq
+        if nodes.brought_at == seq:
+            return False
+        theirs = self.their_spaces(memory)
+        batch = nodes.without_vectors(limit, theirs) if theirs else []
+        batch = [node for node in batch if node.kind is not NodeKind.GROUP]
+        if not batch:
+            nodes.brought_at = seq
+            return False
+        before = nodes.count_without_vectors(theirs)
+        await self.brought.fill(memory, batch, kept_only=kept_only)
+        return nodes.count_without_vectors(theirs) != before
+
+    async def furnish(self, memory: Memory, *, ours: bool = True) -> None:
         """Give a Memory that was just loaded the vectors that are kept, so that it answers as it did before.
 
         The few that are not kept are made, if that is quick; what is missing then comes with a `VectorFiller`.
+        Without `ours` only those that memories came with.
         """
         try:
+            while await self.fill_brought(memory, kept_only=True):
+                pass
+            with anyio.move_on_after(FURNISH_WITHIN_S):
+                while await self.fill_brought(memory):
+                    pass
+            if not ours:
+                return
             await self._put_kept(memory)
-            rest = without_vectors(memory, FURNISHED_MAX + 1)
+            rest = self.without_vectors(memory, FURNISHED_MAX + 1)
             if len(rest) <= FURNISHED_MAX:
                 with anyio.move_on_after(FURNISH_WITHIN_S):
                     await self.fill(memory, rest)
@@ -207,7 +281,7 @@ class VectorSource:
 
     async def _put_kept(self, memory: Memory) -> None:
         """Give the nodes the vectors that are kept."""
-        wanted = memory.nodes.ids_without_vectors()
+        wanted = memory.nodes.ids_without_vectors(self.our_spaces(memory))
         for at in range(0, len(wanted), LOOKED_UP_MAX):
             names = await _name_texts(memory, wanted[at : at + LOOKED_UP_MAX])
             kept = await self._load(memory.user, list(names.values()))
@@ -229,11 +303,6 @@ async def _name_texts(memory: Memory, ids: Sequence[bytes]) -> dict[bytes, bytes
         names |= memory.nodes.name_texts(ids[at : at + NAMED_MAX])
         await anyio.lowlevel.checkpoint()
     return names
-
-
-def without_vectors(memory: Memory, limit: int) -> list[SearchNode]:
-    """Nodes of a Memory whose vectors are to be made or looked up."""
-    return [node for node in memory.nodes.without_vectors(limit) if node.kind is not NodeKind.GROUP]
 
 
 def _want(memory: Memory, node: SearchNode) -> Wanted:

@@ -9,7 +9,7 @@ import anyio.to_thread
 
 from daemon.logs import Report, quiet
 from daemon.memories import Memories
-from daemon.vector_source import VectorSource, without_vectors
+from daemon.vector_source import VectorSource
 from events.envelope import Reference
 from events.errors import LogDamaged, StoreUnusable
 from projections.memory import Memory
@@ -52,7 +52,7 @@ class VectorFiller:
         waiting = 0
         for memory in self._memories.loaded().values():
             if memory.nodes.settled_at != memory.user_seq or self._refused:
-                waiting += memory.nodes.count_without_vectors()
+                waiting += memory.nodes.count_without_vectors(self._source.our_spaces(memory))
         return waiting
 
     def is_behind(self, memory: Memory) -> bool:
@@ -152,5 +152,26 @@ class VectorFiller:
         return True
 
     def _without_vectors(self, memory: Memory, limit: int) -> list[SearchNode]:
-        found = without_vectors(memory, limit + len(self._refused))
+        found = self._source.without_vectors(memory, limit + len(self._refused))
         return [node for node in found if node.id not in self._refused][:limit]
+
+
+class BroughtFiller:
+    """Gives nodes the vectors that memories of other systems came with; no embedder is asked for these."""
+
+    def __init__(self, memories: Memories, source: VectorSource) -> None:
+        self._memories = memories
+        self._source = source
+
+    async def run(self) -> None:
+        """Fill for ever, some of each user's in turn."""
+        while True:
+            changed = self._memories.changed
+            more = False
+            for memory in self._memories.loaded().values():
+                try:
+                    more |= await self._source.fill_brought(memory)
+                except (LogDamaged, StoreUnusable):
+                    continue  # whoever follows the log reports it; it is tried again
+            if not more:
+                await self._memories.wait_a_moment(changed)

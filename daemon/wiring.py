@@ -11,6 +11,7 @@ from daemon.asking.answers import Answerer
 from daemon.asking.differences import Differences
 from daemon.asking.history import History
 from daemon.asking.listings import Listings
+from daemon.asking.merges import Merges
 from daemon.asking.session_events import SessionEvents
 from daemon.asking.structures import Structures
 from daemon.asking.tree_nodes import TreeNodesReader
@@ -19,6 +20,7 @@ from daemon.backpressure import Backpressure
 from daemon.building.compaction import Compactor
 from daemon.building.corrections import Corrections
 from daemon.building.deciding import Deciding, DecidingParameters
+from daemon.building.policies import Policies
 from daemon.building.replaying import Replaying
 from daemon.building.worker import Worker, WorkerParameters
 from daemon.bus.bus_erasure import BusEraser
@@ -37,6 +39,7 @@ from daemon.disk import MIB, Disk
 from daemon.erasure.erasing import Erasing
 from daemon.erasure.forgetting import Forgetter
 from daemon.extraction_watch import ExtractionWatch
+from daemon.fitting import Fitting
 from daemon.ingest import Ingest
 from daemon.ledger_totals import LedgerTotals
 from daemon.logs import Report
@@ -60,7 +63,8 @@ from daemon.status import ModelsInUse, Status
 from daemon.status_shown import EndpointShown, show_endpoint
 from daemon.tree_vectors import TreeVectorFiller
 from daemon.vector_source import VectorSource
-from daemon.vectors import VectorFiller
+from daemon.vectors import BroughtFiller, VectorFiller
+from events.envelope import Reference
 from events.log import EventLog, LogReader
 from events.time import Instant
 from projections.ports import Embedder, LanguageModel
@@ -104,6 +108,7 @@ class App:
     tombstones: TombstoneKeeper
     history: History
     vectors: VectorFiller | None
+    brought: BroughtFiller
     tree_vectors: TreeVectorFiller
     extraction: ExtractionWatch
     session_events: SessionEvents
@@ -117,31 +122,31 @@ def wire(setting: Setting) -> App:
     """Every part of the daemon, built and tied together."""
     config, report, clock, log = setting.config, setting.report, setting.clock, setting.log
     model, embedder = language_model_of(setting.chat), setting.embedder
-    # Hashing a text again is quicker than reading its vector.
-    cache = setting.derived if embedder.ranks else None
-    source = VectorSource(log, embedder, cache)
+    cache = setting.derived if embedder.ranks else None  # hashing a text is quicker than reading its vector
+    source = VectorSource(log, embedder, cache, setting.derived)
     memories = _make_memories(setting, source)
     intake = _make_intake(setting, memories)
     bus, ingest, readings = intake.bus, intake.ingest, intake.readings
     budget = Budget(config.models.tokens_per_day, config.models.tokens_per_day_user, clock, report)
     given_out = GivenOut(log.keys.secret, clock)
     worker = _make_worker(setting, memories, model, source, budget, given_out)
-    compactor = Compactor(log, memories, worker, embedder, config.eventtree_parameters, cache)
+    parameters, asks = config.eventtree_parameters, config.models.asks_endpoint
+    compactor = Compactor(log, memories, worker, source, parameters, clock, asks_endpoint=asks)
     forgetter, keeper = _make_forgetting(setting, memories, bus, ingest, readings)
     history, recall = History(log, config.memory_parameters), config.agpr_parameters
-    planned = compactor.count_planned
+    planned = _share_users(compactor, worker)
     asking = (setting.reader, memories, embedder, recall, planned, clock, history, source)
     answerer = Answerer(log.keys, *asking, give_out=given_out.note)
     # The hashing embedder's vectors rank nothing by default, so nothing is embedded for it.
     vectors = VectorFiller(memories, embedder, source, report) if recall.cosine_weight else None
-    behind = VectorSource(log, Unhurried(embedder), cache)
-    eager, quick = vectors is not None and embedder.ranks, not embedder.ranks
-    tree_vectors = TreeVectorFiller(memories, behind, vectors, eager=eager, quick=quick)
+    tree_vectors = _make_tree_vectors(setting, memories, vectors, cache)
     extraction = ExtractionWatch(LedgerTotals(log, clock), report)
     in_use = _find_models(setting, model, budget, extraction)
     parts = (bus, intake.shown_url, ingest, worker, answerer, in_use, intake.disk, vectors, readings)
-    status = Status(setting.version, clock, log, memories, *parts, setting.derived, tree_vectors)
-    structures, session_events, tally = Structures(log, memories), SessionEvents(log), Tally()
+    progress = compactor.show_progress
+    status = Status(setting.version, clock, log, memories, *parts, setting.derived, tree_vectors, progress)
+    fitting, others = Fitting(log.keys, memories), {each.stream: each.decoder for each in readings}
+    structures, session_events, tally = Structures(log, memories, progress), SessionEvents(log), Tally()
     handlers = make_handlers(
         Answering(
             log=log,
@@ -151,10 +156,12 @@ def wire(setting: Setting) -> App:
             tree_nodes=TreeNodesReader(log, memories),
             provenance=Provenance(log, memories),
             corrections=Corrections(log, memories, worker, structures, clock),
-            publisher=Publisher(bus, intake.decoder),
+            publisher=Publisher(bus, intake.decoder, fitting),
             forgetter=forgetter,
             compactor=compactor,
-            dead_letters=DeadLetters(log, intake.decoder, {each.stream: each.decoder for each in readings}),
+            policies=Policies(log, memories, worker, parameters, clock),
+            merges=Merges(log, memories),
+            dead_letters=DeadLetters(log, intake.decoder, others, fitting),
             parked=Parked(log, clock),
             session_events=session_events,
             differences=Differences(log, history),
@@ -170,7 +177,23 @@ def wire(setting: Setting) -> App:
     taking = (intake.embedded, bus, intake.disk, ingest, readings)
     doing = (worker, forgetter, keeper, history, vectors)
     asked = (tree_vectors, extraction, session_events, socket, port)
-    return App(report, log, memories, *taking, *doing, *asked, AsyncExitStack())
+    return App(report, log, memories, *taking, *doing, BroughtFiller(memories, source), *asked, AsyncExitStack())
+
+
+def _make_tree_vectors(
+    setting: Setting, memories: Memories, vectors: VectorFiller | None, cache: DerivedStore | None
+) -> TreeVectorFiller:
+    embedder = setting.embedder
+    behind = VectorSource(setting.log, Unhurried(embedder), cache)
+    eager, quick = vectors is not None and embedder.ranks, not embedder.ranks
+    return TreeVectorFiller(memories, behind, vectors, eager=eager, quick=quick)
+
+
+def _share_users(compactor: Compactor, worker: Worker) -> Callable[[Reference], int]:
+    """Whom somebody has compacted is left alone in the background; how many groups are planned by both."""
+    if worker.compacting is not None:
+        worker.compacting.gives_way = compactor.running.__contains__
+    return lambda user: compactor.count_planned(user) + worker.count_planned(user)
 
 
 def _find_models(
@@ -229,7 +252,7 @@ def _make_intake(setting: Setting, memories: Memories) -> _Intake:
 def _make_memories(setting: Setting, source: VectorSource) -> Memories:
     config, log, report = setting.config, setting.log, setting.report
     snapshots = Snapshots(setting.derived, log, config.memory_parameters, fingerprint_of_folding(), report)
-    furnish = source.furnish if config.agpr_parameters.cosine_weight else None
+    furnish = partial(source.furnish, ours=bool(config.agpr_parameters.cosine_weight))
     room = config.data.memories_mb * MIB
     return Memories(log, config.memory_parameters, report, bytes_max=room, snapshots=snapshots, furnish=furnish)
 
@@ -244,7 +267,8 @@ def _make_worker(
 ) -> Worker:
     tree, report = setting.config.memtree_in_force, setting.report
     comparing = DecidingParameters(tree.scene_facts_max, tree.second_scene, tree.judge)
-    deciding = Deciding(setting.log, memories, setting.embedder, source, report, comparing)
+    units = setting.config.eventtree_parameters
+    deciding = Deciding(setting.log, memories, setting.embedder, source, report, comparing, units)
     slots = setting.config.models.concurrency
     ahead = min(slots, AHEAD_MAX) if setting.config.models.asks_endpoint else 0
     pace = WorkerParameters(slots, ahead=ahead, idle_s=tree.idle_s, refresh_age_s=tree.refresh_age_s)

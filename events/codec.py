@@ -17,6 +17,15 @@ import msgspec
 
 from events.decisions import FactsRouted, FactsSuperseded, GenerationPromoted, PairsJudged, ScenesMerged
 from events.errors import LogDamaged
+from events.eventtree import (
+    CompactionUndone,
+    NodesMerged,
+    PolicyChanged,
+    UnitsPartitioned,
+    upcast_nodes_merged,
+    upcast_nodes_merged_2,
+    upcast_units_partitioned,
+)
 from events.memory import (
     FactCorrected,
     FactPinned,
@@ -24,8 +33,6 @@ from events.memory import (
     FactsAdmitted,
     FactsExtracted,
     IntervalSummarised,
-    NodesMerged,
-    UnitsPartitioned,
     Word,
     WorkParked,
     WorkResumed,
@@ -75,6 +82,8 @@ Event: TypeAlias = (
     | IntervalSummarised
     | UnitsPartitioned
     | NodesMerged
+    | CompactionUndone
+    | PolicyChanged
     | FactCorrected
     | FactRetracted
     | FactPinned
@@ -89,7 +98,9 @@ UPCASTERS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     (FactsExtracted.wire_name, 2): upcast_facts_extracted_2,
     (FactsExtracted.wire_name, 3): upcast_facts_extracted_3,
     (IntervalSummarised.wire_name, 1): upcast_answer,
-    (NodesMerged.wire_name, 1): upcast_answer,
+    (UnitsPartitioned.wire_name, 1): upcast_units_partitioned,
+    (NodesMerged.wire_name, 1): upcast_nodes_merged,
+    (NodesMerged.wire_name, 2): upcast_nodes_merged_2,
     (WorkParked.wire_name, 1): upcast_parked,
 }
 

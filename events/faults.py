@@ -27,6 +27,8 @@ FAULT_POINTS = (
     "answer.before_append",
     "decide.before_append",
     "decide.after_append",
+    "merge.before_append",
+    "merge.after_append",
     "vectors.before_keep",
     "vectors.after_keep",
     "log.before_checkpoint",

@@ -14,16 +14,9 @@ from events.codec import Event, decode_event
 from events.decisions import FactsRouted, FactsSuperseded, GenerationPromoted, ScenesMerged
 from events.envelope import NewEvent, Reference, commit_to
 from events.errors import StaleDecision
+from events.eventtree import CompactionUndone, NodesMerged, PolicyChanged, UnitsPartitioned
 from events.ledger import is_parked
-from events.memory import (
-    FactCorrected,
-    FactPinned,
-    FactRetracted,
-    FactsAdmitted,
-    NodesMerged,
-    UnitsPartitioned,
-    WorkResumed,
-)
+from events.memory import FactCorrected, FactPinned, FactRetracted, FactsAdmitted, WorkResumed
 from events.session import (
     MemoryImported,
     SessionErased,
@@ -48,13 +41,22 @@ DECISIONS = (
     GenerationPromoted,
     UnitsPartitioned,
     NodesMerged,
+    CompactionUndone,
     FactCorrected,
     FactRetracted,
     FactPinned,
     SessionReplayed,
 )
 # What changes facts, scopes or units. Turns, extractions and summaries do not.
-CHANGES_FACTS = (*DECISIONS, MemoryImported, TurnRevised, TurnRetracted, SessionForgotten, UserForgotten)
+CHANGES_FACTS = (
+    *DECISIONS,
+    PolicyChanged,
+    MemoryImported,
+    TurnRevised,
+    TurnRetracted,
+    SessionForgotten,
+    UserForgotten,
+)
 # The wish to forget and its receipt pass where nothing else of a session or user does.
 FORGETTING = (SessionForgotten, SessionErased, UserForgotten, UserErased)
 

@@ -15,7 +15,8 @@ from events.codec import Event
 from events.decisions import PairsJudged
 from events.envelope import RecordedEvent, Reference
 from events.errors import LogDamaged
-from events.memory import FactsExtracted, IntervalSummarised, NodesMerged, Task, Usage, WorkParked, WorkResumed
+from events.eventtree import NodesMerged
+from events.memory import FactsExtracted, IntervalSummarised, Task, Usage, WorkParked, WorkResumed
 from events.reading import read_events, split_lineage
 from events.session import SessionForgotten, SessionReplayed, UserForgotten
 from events.time import Instant

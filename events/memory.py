@@ -1,4 +1,4 @@
-"""What was concluded from the turns: facts, summaries, units and groups.
+"""What was concluded from the turns: facts and summaries; `events.eventtree` has units and groups.
 
 Every answer of a model is one of these events, so folding the log never calls a model.
 """
@@ -21,8 +21,6 @@ FactId: TypeAlias = bytes
 ChunkKey: TypeAlias = bytes
 # Merkle hash of a tree node's children (algorithms.md 1).
 Digest: TypeAlias = bytes
-# Hash of the unit's centre fact when the unit was made.
-UnitId: TypeAlias = bytes
 
 
 class Pointer(NamedTuple):
@@ -202,33 +200,6 @@ class IntervalSummarised:
     version: ClassVar = 2
     generation: int
     digest: Digest
-    sources: tuple[int, ...]  # seqs of the events whose words it was made of
-    model: Word
-    text: Word
-    request: bytes = b""  # as in FactsExtracted
-    usage: Usage = NOTHING_SPENT
-
-
-@dataclass(frozen=True, slots=True)
-class UnitsPartitioned:
-    """These facts belong to this unit from now on, whichever they were in before (paper A, Eq. 1-4)."""
-
-    wire_name: ClassVar = "units.partitioned"
-    version: ClassVar = 1
-    generation: int
-    unit: UnitId
-    members: tuple[FactId, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class NodesMerged:
-    """The facts of a group were fused into one node (paper A, Eq. 8); it replaces them in recall."""
-
-    wire_name: ClassVar = "nodes.merged"
-    version: ClassVar = 2
-    generation: int
-    unit: UnitId
-    members: tuple[FactId, ...]
     sources: tuple[int, ...]  # seqs of the events whose words it was made of
     model: Word
     text: Word

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from events.codec import Event
 from events.decisions import PairsJudged
 from events.envelope import RecordedEvent, Reference
+from events.eventtree import NodesMerged
 from events.ledger import end_parked
 from events.memory import (
     FactCorrected,
@@ -19,7 +20,6 @@ from events.memory import (
     FactRetracted,
     FactsExtracted,
     IntervalSummarised,
-    NodesMerged,
     WorkParked,
     WorkResumed,
 )

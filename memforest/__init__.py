@@ -27,9 +27,23 @@ from memforest.origins import BusMessage, FactBehind, Reading, Spent, TurnBehind
 from memforest.parked import ParkedContent, ParkedPage, ParkedWork
 from memforest.past import Difference, EventPage, SessionEvent
 from memforest.socket_path import find_socket
-from memforest.structures import Compaction, Group, Tree, TreeNode, TreeNodes, Unit, Units
+from memforest.structures import (
+    Apart,
+    Compaction,
+    CompactionPolicy,
+    Group,
+    Merged,
+    MergedPage,
+    Tree,
+    TreeNode,
+    TreeNodes,
+    Undone,
+    Unit,
+    Units,
+)
 from memforest.types import (
     Answer,
+    CompactionProgress,
     Digest,
     Member,
     Memory,
@@ -41,6 +55,7 @@ from memforest.types import (
     Session,
     SessionClosed,
     Source,
+    Space,
     Status,
     Tombstone,
     User,
@@ -52,6 +67,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Answer",
     "AnswerOverdue",
+    "Apart",
     "AskedWord",
     "AsyncClient",
     "BusMessage",
@@ -59,6 +75,8 @@ __all__ = [
     "Candidate",
     "Client",
     "Compaction",
+    "CompactionPolicy",
+    "CompactionProgress",
     "Conflict",
     "ConnectionLost",
     "DaemonError",
@@ -78,6 +96,8 @@ __all__ = [
     "MemForestError",
     "Member",
     "Memory",
+    "Merged",
+    "MergedPage",
     "NotFound",
     "Parameters",
     "ParkedContent",
@@ -95,6 +115,7 @@ __all__ = [
     "SessionClosed",
     "SessionEvent",
     "Source",
+    "Space",
     "Spent",
     "Status",
     "Tombstone",
@@ -103,6 +124,7 @@ __all__ = [
     "TreeNodes",
     "TurnBehind",
     "Unavailable",
+    "Undone",
     "Unit",
     "Units",
     "User",

@@ -5,16 +5,17 @@ Parameters are checked by the daemon; only what would never get there is refused
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memforest.errors import InvalidInput
 from memforest.fact_types import Fact, FactPage, FactSettled
 from memforest.origins import Why
 from memforest.parked import ParkedContent, ParkedPage, Resumed
 from memforest.past import Difference, EventPage
-from memforest.structures import Compaction, Tree, TreeNodes, Units
+from memforest.structures import Tree, TreeNodes
 from memforest.types import (
     Answer,
+    CompactionProgress,
     Digest,
     LetterContent,
     LetterDropped,
@@ -30,7 +31,7 @@ from memforest.types import (
     User,
     Watermark,
 )
-from memforest.wire import Call, JsonObject, read_all, read_as
+from memforest.wire import Call, JsonObject, given, read_all, read_as
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +48,7 @@ def query(
     mode: str | None = None,
     filters: JsonObject | None = None,
     embedding: Sequence[float] | None = None,
+    embedding_model: str | None = None,
     wait_for: str | int | None = None,
     max_tokens: int | None = None,
     as_of: str | int | None = None,
@@ -61,15 +63,17 @@ def query(
     metadata (an object), said_after and said_before. `valid_at` and `between` are about what was true then: dates,
     or instants in ISO 8601 with their offset; the end is not included. `as_of` (a user_seq, or such an instant)
     asks for what was known then. `wait_for` (an event key, or a user_seq) holds the answer, bounded, until that
-    event is projected. `embedding` is the question's vector by the daemon's own embedder.
+    event is projected. `embedding` is the question's vector by the daemon's own embedder, or by the model that
+    imported memories came with: `embedding_model` says which.
     """
-    params = _given(
+    params = given(
         user_id=user_id,
         query=query,
         k=k,
         mode=mode,
         filters=filters,
         embedding=None if embedding is None else list(embedding),
+        embedding_model=embedding_model,
         wait_for=wait_for,
         max_tokens=max_tokens,
         as_of=as_of,
@@ -109,7 +113,7 @@ def session_events(
 
     With `wait_s` (up to 30) the daemon waits so long for the next event when there is none.
     """
-    params = _given(user_id=user_id, session_id=session_id, after=after, limit=limit, wait_s=wait_s)
+    params = given(user_id=user_id, session_id=session_id, after=after, limit=limit, wait_s=wait_s)
     return Call("sessions.events", params, lambda result: read_as(EventPage, result))
 
 
@@ -118,12 +122,12 @@ def diff(user_id: str, a: str | int, b: str | int | None = None) -> Call[Differe
 
     A position is a user_seq, or an instant in ISO 8601 with its offset.
     """
-    return Call("diff", _given(user_id=user_id, a=a, b=b), lambda result: read_as(Difference, result))
+    return Call("diff", given(user_id=user_id, a=a, b=b), lambda result: read_as(Difference, result))
 
 
 def close_session(user_id: str, session_id: str, *, close_id: str | None = None) -> Call[SessionClosed]:
     """Say that a session is over, so that its memory is built at once. `close_id` allows repeating it."""
-    params = _given(user_id=user_id, session_id=session_id, id=close_id)
+    params = given(user_id=user_id, session_id=session_id, id=close_id)
     return Call("sessions.close", params, lambda result: read_as(SessionClosed, result), repeatable=False)
 
 
@@ -147,7 +151,7 @@ def forget_session(user_id: str, session_id: str) -> Call[Receipt]:
 def preview_forgetting(user_id: str, session_id: str | None = None) -> Call[Preview]:
     """What forgetting a session, or (None) all of the user, would take. Changes nothing."""
     method = "users.forget" if session_id is None else "sessions.forget"
-    params = _given(user_id=user_id, session_id=session_id, dry_run=True)
+    params = given(user_id=user_id, session_id=session_id, dry_run=True)
     return Call(method, params, lambda result: read_as(Preview, result))
 
 
@@ -184,7 +188,7 @@ def facts(
 
     `after` is the `next` of the page before.
     """
-    params = _given(user_id=user_id, limit=limit, after=after, conflicts=conflicts or None)
+    params = given(user_id=user_id, limit=limit, after=after, conflicts=conflicts or None)
     return Call("facts.list", params, lambda result: read_as(FactPage, result))
 
 
@@ -203,7 +207,7 @@ def correct_fact(
     time_end: str | None = None,
 ) -> Call[FactSettled]:
     """Say what is so in place of a fact. Times are ISO 8601 with their offset; a start alone is a moment."""
-    params = _given(user_id=user_id, fact_id=fact_id, text=text, time_start=time_start, time_end=time_end)
+    params = given(user_id=user_id, fact_id=fact_id, text=text, time_start=time_start, time_end=time_end)
     return Call("facts.correct", params, lambda result: read_as(FactSettled, result), repeatable=False)
 
 
@@ -224,7 +228,7 @@ def trees(user_id: str, *, limit: int | None = None, after: str | None = None) -
 
     `after` is the id of the last tree of the page before; a page that is not full is the last one.
     """
-    params = _given(user_id=user_id, limit=limit, after=after)
+    params = given(user_id=user_id, limit=limit, after=after)
     return Call("trees.list", params, lambda result: read_all(Tree, result.get("trees")))
 
 
@@ -243,15 +247,9 @@ def tree(
     Without any it is the tree of the user. `node` begins further down; at most `depth` levels and `limit` nodes
     come. The daemon raises NotFound when there is no such tree.
     """
-    named = _given(tree=tree_id, scope=scope, kind=kind)
-    params = _given(user_id=user_id, **named, node=node, depth=depth, limit=limit)
+    named = given(tree=tree_id, scope=scope, kind=kind)
+    params = given(user_id=user_id, **named, node=node, depth=depth, limit=limit)
     return Call("trees.get", params, lambda result: read_as(TreeNodes, result))
-
-
-def units(user_id: str, *, limit: int | None = None, after: str | None = None) -> Call[Units]:
-    """A page of this user's units with their groups: the EventTree structure (paper A)."""
-    params = _given(user_id=user_id, limit=limit, after=after)
-    return Call("units.list", params, lambda result: read_as(Units, result))
 
 
 def why(user_id: str, memory_id: str) -> Call[Why]:
@@ -263,15 +261,9 @@ def why(user_id: str, memory_id: str) -> Call[Why]:
     return Call("why", params, lambda result: read_as(Why, result))
 
 
-def compact(user_id: str, ratio: float) -> Call[Compaction]:
-    """Merge EventTree nodes until the share `ratio` (0-1) of them is gone (paper A)."""
-    params: JsonObject = {"user_id": user_id, "ratio": ratio}
-    return Call("units.compact", params, lambda result: read_as(Compaction, result), repeatable=False)
-
-
 def dead_letters(*, limit: int | None = None, after: int | None = None) -> Call[LetterPage]:
     """A page of what the daemon could not decode, oldest first."""
-    params = _given(limit=limit, after=after)
+    params = given(limit=limit, after=after)
     return Call("dead_letters.list", params, lambda result: read_as(LetterPage, result))
 
 
@@ -294,7 +286,7 @@ def drop_letter(letter_id: int) -> Call[LetterDropped]:
 
 def parked(user_id: str | None = None, *, limit: int | None = None, after: int | None = None) -> Call[ParkedPage]:
     """A page of work that the daemon gave up, newest first: of one user, or of all."""
-    params = _given(user_id=user_id, limit=limit, after=after)
+    params = given(user_id=user_id, limit=limit, after=after)
     return Call("parked.list", params, lambda result: read_as(ParkedPage, result))
 
 
@@ -306,7 +298,7 @@ def parked_work(user_id: str, parked_id: int) -> Call[ParkedContent]:
 
 def retry_parked(user_id: str | None = None, parked_id: int | None = None) -> Call[Resumed]:
     """Have parked work tried again: one piece of a user, all of a user, or all there is."""
-    params = _given(user_id=user_id, id=parked_id)
+    params = given(user_id=user_id, id=parked_id)
     return Call("parked.retry", params, lambda result: read_as(Resumed, result), repeatable=False)
 
 
@@ -317,15 +309,15 @@ def digest(user_id: str) -> Call[Digest]:
 
 def status(user_id: str | None = None) -> Call[Status]:
     """How the daemon is, section by section; with a `user_id` also that user's watermark."""
-    return Call("status", _given(user_id=user_id), _read_status)
+    return Call("status", given(user_id=user_id), _read_status)
 
 
 def _read_status(result: JsonObject) -> Status:
     mark: object = result.get("watermark")
+    running: object = result.get("compaction")
     sections: dict[str, object] = {name: part for name, part in result.items() if name != "watermark"}
-    return Status(sections, None if mark is None else read_as(Watermark, mark))
-
-
-def _given(**params: Any) -> JsonObject:
-    """What was given; None means the daemon's own default."""
-    return {name: value for name, value in params.items() if value is not None}
+    return Status(
+        sections,
+        None if mark is None else read_as(Watermark, mark),
+        None if running is None else read_as(CompactionProgress, running),
+    )

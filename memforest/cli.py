@@ -16,18 +16,22 @@ import click
 import memforest
 from memforest.commands.add import add
 from memforest.commands.ask import query, users
+from memforest.commands.compact import compact
 from memforest.commands.completion import completion
 from memforest.commands.diff import diff
 from memforest.commands.dlq import dlq
 from memforest.commands.events import events
+from memforest.commands.export import export
 from memforest.commands.facts import facts
 from memforest.commands.forgetting import forget, replay, retract
 from memforest.commands.importing import import_file
 from memforest.commands.parked import parked
+from memforest.commands.policy import policy
 from memforest.commands.publish import publish_file
-from memforest.commands.sessions import close, compact, sessions
+from memforest.commands.sessions import close, sessions
 from memforest.commands.status import status
-from memforest.commands.trees import tree, units
+from memforest.commands.trees import tree
+from memforest.commands.units import units
 from memforest.commands.why import why
 from memforest.errors import DaemonError, DaemonUnreachable, InvalidInput, MemForestError, RequestInvalid
 from memforest.output import tidy
@@ -49,6 +53,10 @@ _TYPED = {
     "time_start": "--from",
     "time_end": "--until",
     "dry_run": "--dry-run",
+    "member_cap": "--member-cap",
+    "time_bonus": "--time-bonus",
+    "min_age_s": "--min-age",
+    "never_merged": "--never-merge",
     "filters.sessions": "--session",
     "filters.not_sessions": "--not-session",
     "filters.roles": "--role",
@@ -68,6 +76,7 @@ _COMMAND_OF = {
     "trees.list": "memforest tree",
     "dead_letters.list": "memforest dlq list",
     "parked.list": "memforest parked list",
+    "units.list": "memforest units",
 }
 # Parameters that are words of English, too: only where the sentence is about them.
 _TYPED_FIRST = {
@@ -183,6 +192,8 @@ _COMMANDS = (
     retract,
     replay,
     compact,
+    policy,
+    export,
     events,
     diff,
     dlq,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 import anyio
 import anyio.abc
 
-from memforest import adding, calls
+from memforest import adding, calls, unit_calls
 from memforest.connection import Connection
 from memforest.errors import AnswerOverdue, ConnectionLost, DaemonUnreachable, ProtocolError
 from memforest.socket_path import find_socket
@@ -100,9 +100,13 @@ class Client:
     pin_fact = _blocking(calls.pin_fact)
     trees = _blocking(calls.trees)
     tree = _blocking(calls.tree)
-    units = _blocking(calls.units)
+    units = _blocking(unit_calls.units)
+    merges = _blocking(unit_calls.merges)
+    policy = _blocking(unit_calls.policy)
+    set_policy = _blocking(unit_calls.set_policy)
     why = _blocking(calls.why)
-    compact = _blocking(calls.compact)
+    compact = _blocking(unit_calls.compact)
+    undo_compaction = _blocking(unit_calls.undo_compaction)
     digest = _blocking(calls.digest)
     dead_letters = _blocking(calls.dead_letters)
     dead_letter = _blocking(calls.dead_letter)
@@ -253,9 +257,13 @@ class AsyncClient:
     pin_fact = _awaited(calls.pin_fact)
     trees = _awaited(calls.trees)
     tree = _awaited(calls.tree)
-    units = _awaited(calls.units)
+    units = _awaited(unit_calls.units)
+    merges = _awaited(unit_calls.merges)
+    policy = _awaited(unit_calls.policy)
+    set_policy = _awaited(unit_calls.set_policy)
     why = _awaited(calls.why)
-    compact = _awaited(calls.compact)
+    compact = _awaited(unit_calls.compact)
+    undo_compaction = _awaited(unit_calls.undo_compaction)
     digest = _awaited(calls.digest)
     dead_letters = _awaited(calls.dead_letters)
     dead_letter = _awaited(calls.dead_letter)

@@ -76,13 +76,16 @@ class FactBehind:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """When a model wrote the text of a group or a summary."""
+    """When a model wrote the text of a group or a summary; of a group also what it is and costs, as in `Group`."""
 
     user_seq: int
     at: datetime
     model: str | None = None
     request: str | None = None
     spent: Spent | None = None
+    extractive: bool = False
+    loss_bound: float | None = None
+    trajectory: bool = False
 
 
 @dataclass(frozen=True, slots=True)

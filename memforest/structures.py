@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from memforest.types import Source
+from memforest.types import CompactionProgress, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +67,26 @@ class TreeNodes:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One unit of the EventTrees and how many nodes, facts and groups it has."""
+    """One unit of the EventTrees and how many nodes, facts and groups it has.
+
+    `loss_bound` is the sum over its groups; so many of them are `extractive`.
+    """
 
     id: str | int
     nodes: int
     facts: int
     groups: int
+    loss_bound: float = 0.0
+    extractive: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes that were merged into one; `members` are ids of facts. `text` is None once its words are gone."""
+    """Nodes that were merged into one; `members` are ids of facts. `text` is None once its words are gone.
+
+    `loss_bound`: the most its merges cost together in similarity to a query. An `extractive` text was put together
+    of its members' own by rule. A `trajectory` holds the values of one state, one after the other.
+    """
 
     id: str
     text: str
@@ -85,22 +94,44 @@ class Group:
     time_start: datetime | None = None
     time_end: datetime | None = None
     unit: str | None = None
+    loss_bound: float = 0.0
+    extractive: bool = False
+    trajectory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """A page of a user's units and the groups in them; `next` is the `after` of the next page."""
+    """A page of a user's units and the groups in them; `next` is the `after` of the next page.
+
+    The other figures are of all of the user's: facts, the nodes they are in, the loss bound, and the compaction
+    that somebody asked for and that runs now.
+    """
 
     units: tuple[Unit, ...]
     groups: tuple[Group, ...] = ()
     next: str | None = None
+    facts: int = 0
+    nodes: int = 0
+    loss_bound: float = 0.0
+    compaction: CompactionProgress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """Facts that are not merged: pinned, states that may still end, kinds never merged (by policy), too young."""
+
+    pinned: int = 0
+    states: int = 0
+    kinds: int = 0
+    young: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """What one compaction did to the EventTree nodes; `cut` is the share (0-1) that went.
+    """What one compaction did to the EventTree nodes, or would do (`dry_run`); `cut` is the share (0-1) that went.
 
-    Of the planned groups `parked` were given up, and `waiting` wait because of `waits_for`: compact again later.
+    `groups` were made by `calls` questions to the model, which took `tokens` (estimated from characters for a dry
+    run). Of the planned groups `parked` were given up, and `waiting` wait because of `waits_for`: compact again.
     """
 
     facts: int
@@ -113,3 +144,54 @@ class Compaction:
     parked: int = 0
     waiting: int = 0
     waits_for: str | None = None
+    dry_run: bool = False
+    ratio: float | None = None
+    calls: int | None = None
+    tokens: int | None = None
+    extractive: int = 0
+    apart: Apart = Apart()
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """Groups that stand no more, and how many facts are searched by themselves again."""
+
+    groups: int
+    facts: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPolicy:
+    """How far a user's memory is compressed: the values in force.
+
+    `set_by_user` names those that are this user's own; the others are the daemon's. `member_cap` is None for none.
+    """
+
+    preset: str
+    online: bool
+    ratio: float
+    member_cap: int | None
+    time_bonus: float
+    min_age_s: float
+    never_merged: tuple[str, ...] = ()
+    set_by_user: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The members' texts of a group in time order, and the one text that was made of them."""
+
+    group: str
+    members: tuple[str, ...]
+    text: str
+    model: str
+    extractive: bool
+    user_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergedPage:
+    """Groups in the order in which they were made; `next` is the `after` of the next page."""
+
+    merges: tuple[Merged, ...]
+    next: int | None = None

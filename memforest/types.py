@@ -45,18 +45,19 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A fact inside a group."""
+    """A fact inside a group; `valid_until`: when a state ended."""
 
     id: str
     text: str
     said_at: datetime | None = None
+    valid_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
     """One item of an answer: a chunk, a fact, a group or a summary, with where it comes from.
 
-    `members` are the facts of a group, when `open_groups` was asked for; `valid_until`: when a state ended.
+    `members` are the facts of a group that is opened, nearest first; `valid_until`: when a state ended.
     """
 
     id: str
@@ -76,11 +77,25 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
+class Space:
+    """Memories with vectors of one model, and whether the question had one of it; else words alone found them.
+
+    `ours`: the daemon's own embedder's. `model` is None where memories came without its name.
+    """
+
+    model: str | None
+    dimensions: int
+    memories: int
+    reached: bool
+    ours: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """Memories by rank, the same as prompt-ready text in time order, and the watermark.
 
     `confidence` is from 0 to 1; `insufficient` says that it is too low to answer from. `redacted`, of an answer as
-    of then: events of before whose words are gone.
+    of then: events of before whose words are gone. `spaces` is there when memories came with vectors of their own.
     """
 
     memories: tuple[Memory, ...]
@@ -90,6 +105,7 @@ class Answer:
     insufficient: bool = False
     redacted: int | None = None
     explanation: Explanation | None = None
+    spaces: tuple[Space, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,11 +299,22 @@ class Digest:
 
 
 @dataclass(frozen=True, slots=True)
+class CompactionProgress:
+    """A compaction that runs now: how many `groups` are planned, and how many `fused` and `parked` (given up)."""
+
+    groups: int
+    fused: int = 0
+    parked: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
-    """The daemon's own account of itself, by section, and one user's watermark if it was asked for."""
+    """The daemon's own account of itself, by section, and if one was asked for, of a user the watermark and the
+    compaction that runs."""
 
     sections: dict[str, object] = field(default_factory=dict[str, object])
     watermark: Watermark | None = None
+    compaction: CompactionProgress | None = None
 
     @property
     def held_up_by(self) -> str:

@@ -113,6 +113,11 @@ def decode_response(line: bytes) -> Response:
     return Response(request_id, result=cast("JsonObject", result))
 
 
+def given(**params: Any) -> JsonObject:
+    """The parameters that were given; None means the daemon's own default."""
+    return {name: value for name, value in params.items() if value is not None}
+
+
 def read_as(shape: type[T], value: object) -> T:
     """`value` (decoded JSON) as the dataclass `shape`.
 

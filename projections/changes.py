@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from events.codec import Event
 from events.decisions import FactsRouted, FactsSuperseded, GenerationPromoted, PairsJudged, ScenesMerged
 from events.envelope import Reference
+from events.eventtree import CompactionUndone, NodesMerged, PolicyChanged, UnitId, UnitsPartitioned
 from events.memory import (
     ChunkKey,
     Digest,
@@ -14,9 +15,6 @@ from events.memory import (
     FactsAdmitted,
     FactsExtracted,
     IntervalSummarised,
-    NodesMerged,
-    UnitId,
-    UnitsPartitioned,
     WorkParked,
     WorkResumed,
 )
@@ -58,6 +56,8 @@ LOCAL: frozenset[type[Event]] = frozenset(
         IntervalSummarised,
         UnitsPartitioned,
         NodesMerged,
+        CompactionUndone,
+        PolicyChanged,
         WorkParked,
         WorkResumed,
     }

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from events.eventtree import AS_CONFIGURED
+from projections.eventtree.units import Group
 from projections.memory import Memory
 
 
@@ -54,14 +56,22 @@ def digest_memory(memory: Memory) -> MemoryDigest:
         if tree.root is not None
     ]
     units = [[fact, unit] for fact, unit in memory.units.unit_of.items() if fact in memory.canon.facts]
-    groups = [[group.id, *group.members] for group in memory.units.groups.values()]
+    groups = [[group.id, *group.members, *_cost_of(group)] for group in memory.units.groups.values()]
+    undone = [[b"apart", fact] for fact in memory.units.apart]
+    if memory.units.policy != AS_CONFIGURED:
+        undone += [[b"policy", repr(memory.units.policy).encode()]]
     return MemoryDigest(
         user_seq=memory.user_seq,
         facts=_hash_lists(facts + waiting + judged + validity + disclaimed),
         scopes=_hash_lists(scopes + routes),
         trees=_hash_lists(trees),
-        units=_hash_lists(units + groups),
+        units=_hash_lists(units + groups + undone),
     )
+
+
+def _cost_of(group: Group) -> list[bytes]:
+    """What a group costs a query; groups of before that was told have the digest that they had."""
+    return [b"%d/%d" % (group.loss, group.extractive)] if group.loss or group.extractive else []
 
 
 def _hash_lists(lists: list[list[bytes]]) -> str:

@@ -9,7 +9,6 @@ from typing import Any, Final, TypeVar
 
 from events.decisions import PairVerdict
 from events.memory import FactRole, Mention, Pointer
-from projections.eventtree.units import Group, Units
 from projections.facts.canonical import Canon, Likeness, Occurrence
 from projections.facts.corrections import Disclaimer, Disclaimers
 from projections.facts.scopes import ScopeKind
@@ -17,8 +16,10 @@ from projections.facts.wording import Wording
 from projections.frozen import Reader, Row, Section, SnapshotUnusable, Writer
 from projections.frozen_scenes import freeze_scenes, thaw_scenes
 from projections.frozen_scopes import freeze_scopes, thaw_scopes
+from projections.frozen_units import freeze_units, thaw_units
 from projections.frozen_validity import freeze_state, freeze_validity, thaw_state, thaw_validity
 from projections.placement import Placement
+from projections.spaces import Space
 from projections.texts import text_of_fact
 
 T = TypeVar("T")
@@ -44,16 +45,9 @@ def freeze_placement(placement: Placement, w: Writer) -> Iterator[Section]:
     )
     yield from freeze_scenes(placement.scenes, w)
     yield from freeze_validity(placement.validity, w)
-    units = placement.units
-    yield "unit_of", ((w.id(fact), w.id(unit)) for fact, unit in units.unit_of.items())
-    yield (
-        "groups",
-        (
-            (w.id(group.id), w.id(group.unit), w.ids(group.members), group.seq, group.length)
-            for group in units.groups.values()
-        ),
-    )
-    yield "parked_merges", ((group,) for group in units.parked)
+    yield from freeze_units(placement.units, w)
+    yield "spaces", placement.spaces.known
+    yield "space_of", placement.spaces.number_of.items()
 
 
 def thaw_placement(r: Reader, placement: Placement) -> Iterator[None]:
@@ -68,21 +62,14 @@ def thaw_placement(r: Reader, placement: Placement) -> Iterator[None]:
         placement.members.update((r.scope(*scope), set(r.ids(facts))) for scope, facts in batch)
         yield
     yield from thaw_scenes(r, placement)
-    yield from _thaw_units(r, placement.units)
-
-
-def _thaw_units(r: Reader, units: Units) -> Iterator[None]:
-    for batch in r.batches("unit_of"):
-        units.unit_of.update((r.id(fact), r.id(unit)) for fact, unit in batch)
+    yield from thaw_units(r, placement.units)
+    placement.units.index(placement.canon.facts)
+    for batch in r.batches("spaces"):
+        for space in batch:
+            placement.spaces.add(Space(*space))
+    for batch in r.batches("space_of"):
+        placement.spaces.number_of.update(batch)
         yield
-    for batch in r.batches("groups"):
-        for number, unit, members, seq, length in batch:
-            group = Group(r.id(number), r.id(unit), tuple(r.ids(members)), seq, length)
-            units.groups[group.id] = group
-            units.group_of.update(dict.fromkeys(group.members, group.id))
-        yield
-    for batch in r.batches("parked_merges"):
-        units.parked.update((group, None) for (group,) in batch)
 
 
 def _freeze_canon(canon: Canon, w: Writer) -> Iterator[Section]:

@@ -14,6 +14,7 @@ from events.codec import Event
 from events.decisions import FactsRouted, FactsSuperseded, GenerationPromoted, PairsJudged, ScenesMerged
 from events.envelope import RecordedEvent, Reference, identify
 from events.errors import LogDamaged
+from events.eventtree import CompactionUndone, NodesMerged, PolicyChanged, UnitsPartitioned
 from events.hindsight import Hindsight
 from events.memory import (
     FactCorrected,
@@ -22,8 +23,6 @@ from events.memory import (
     FactsAdmitted,
     FactsExtracted,
     IntervalSummarised,
-    NodesMerged,
-    UnitsPartitioned,
     WorkParked,
     WorkResumed,
 )
@@ -97,6 +96,7 @@ class Memory:
         self.scopes = self.placement.scopes
         self.units = self.placement.units
         self.members = self.placement.members
+        self.spaces = self.placement.spaces
         self.replays = Replays()
         self.parking = Parking(self.transcript, self.replays, self.forest, self.units, self.canon)
         # By which embedder's thresholds facts are compared; None before the first were.
@@ -225,7 +225,10 @@ class Memory:
         self.needs_rebuild = self._frozen = True
         for node in [self.nodes.node(int(row)) for row in self.nodes.live_rows(frozenset())]:
             if seq in node.turns:
-                self.nodes.remove(node.id)
+                members = self.placement.groups.open(node.id) if node.kind is NodeKind.GROUP else [node]
+                for each in members:
+                    if seq in each.turns:
+                        self.nodes.remove(each.id)
         self.placement.reopen(self._hides)
 
     def _show_cut(self, cut: Cut | None) -> None:
@@ -292,6 +295,7 @@ class Memory:
         if session not in self.hindsight.tombstones or session in self.session_ids:
             self.hidden |= {session}
             self.needs_rebuild = True
+            self.placement.groups.open_hidden(self.hidden)
             self.placement.reopen(self._hides)
 
     def forget_user(self) -> None:
@@ -337,7 +341,9 @@ _HANDLERS: dict[type[Event], Callable[[Memory, RecordedEvent, Any], None]] = {
     FactPinned: Memory.correct_fact,
     IntervalSummarised: _on_summarised,
     UnitsPartitioned: lambda memory, _, event: memory.units.apply_partition(event),
-    NodesMerged: lambda memory, recorded, event: memory.placement.merge(recorded, event),
+    NodesMerged: lambda memory, recorded, event: memory.placement.groups.merge(recorded, event),
+    CompactionUndone: lambda memory, _, event: memory.placement.groups.undo(event),
+    PolicyChanged: lambda memory, _, event: memory.units.change_policy(event),
     WorkParked: lambda memory, _, event: memory.parking.park(event),
     WorkResumed: lambda memory, _, event: memory.parking.resume(event),
 }

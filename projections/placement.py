@@ -9,18 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from events.decisions import FactsRouted, FactsSuperseded, PairsJudged, ScenesMerged
 from events.envelope import RecordedEvent, Reference
-from events.memory import (
-    FactCorrected,
-    FactId,
-    FactPinned,
-    FactRetracted,
-    FactsAdmitted,
-    NodesMerged,
-    Pointer,
-)
+from events.memory import FactCorrected, FactId, FactPinned, FactRetracted, FactsAdmitted, Pointer
 from events.session import MemoryImported
 from events.time import Instant
-from projections.eventtree.units import Group, Units
+from projections.eventtree.units import Units
 from projections.facts.aliases import Link
 from projections.facts.canonical import (
     Canon,
@@ -37,11 +29,13 @@ from projections.facts.imported import read_memory
 from projections.facts.scenes import Scenes
 from projections.facts.scopes import EntityScopes, Scope, ScopeChange, ScopeKind
 from projections.facts.validity import Validity
+from projections.grouping import Grouping
 from projections.memtree.forest import Forest, LeafText
 from projections.memtree.items import Leaf
 from projections.recall.filters import label_marks
 from projections.recall.nodes import NodeKind, NodeSet, SearchNode
-from projections.texts import FactText, WrittenText
+from projections.spaces import OURS, Spaces
+from projections.texts import FactText
 from projections.transcript import Transcript
 
 
@@ -56,6 +50,7 @@ class Placement:
         self.scenes = Scenes()
         self.validity = Validity(self.scopes.aliases.canonical)
         self.units = Units()
+        self.spaces = Spaces(user)
         # Which facts stand in the tree of each entity, scene and of `user` now.
         self.members: dict[Scope, set[FactId]] = {}
         self._forest = forest
@@ -63,6 +58,7 @@ class Placement:
         self._transcript = transcript
         # Texts of facts between extraction and admission, when they are indexed.
         self._waiting_texts: dict[Pointer, str] = {}
+        self.groups = Grouping(self.canon.facts, self.units, nodes, self._fact_node, self._marks_of)
 
     def expect(self, occurrences: Sequence[Occurrence], texts: Sequence[str]) -> None:
         """The facts of one extraction wait for their admission, but for what was disclaimed before."""
@@ -99,29 +95,19 @@ class Placement:
     def pin(self, recorded: RecordedEvent, event: FactPinned, said_at: Mapping[int, Instant]) -> None:
         """A fact stays as it is: it rests on the pin, too, and leaves its group."""
         fact = self._state(read_statement(recorded, event, said_at), event.says.text, event.fact)
-        self._leave_group(fact.id)
+        self.groups.leave(fact.id)
 
     def take_over(self, recorded: RecordedEvent, event: MemoryImported) -> None:
         """An imported memory is a fact at once, unless a person said before that it is not so."""
         occurrence = read_memory(recorded, event, self.scopes.named_in(event.content))
         if not self.disclaimers.unwanted((occurrence,), {occurrence.pointer: event.content}):
+            self.spaces.take(recorded.seq, event)
             fact = self.canon.admit(occurrence)
             self.set_scopes(self._place(fact, occurrence, event.content))
 
-    def merge(self, recorded: RecordedEvent, event: NodesMerged) -> None:
-        """A group replaces its members in the search."""
-        facts = self.canon.facts
-        if not facts.keys() >= set(event.members) or any(facts[member].pinned for member in event.members):
-            return  # a member stands no more, and the group's words say nothing of it; or it is to stay as it is
-        group, replaced = self.units.apply_merge(recorded, event)
-        for former in replaced:
-            self._dissolve(former)
-        for member in event.members:
-            if member in self._nodes.row_of:
-                self._nodes.set_aside(member)
-        node = self._group_node(group)
-        labels = (label for member in event.members for label in facts[member].labels)
-        self._nodes.add(node, event.text, self._marks_of(node, labels), event.members)
+    def space_of(self, fact: FactId) -> int:
+        """The number of the space that a fact's vector is in: that of the memory whose text stands for it."""
+        return self.spaces.number_of.get(self.canon.facts[fact].first.pointer.seq, OURS)
 
     def route(self, event: FactsRouted) -> None:
         """Facts are in these scenes from now on."""
@@ -137,13 +123,19 @@ class Placement:
         self.validity.judge(pointer for pair in event.pairs for pointer in (pair.one, pair.other))
 
     def supersede(self, event: FactsSuperseded) -> None:
-        """States ended, or hold again."""
-        self._show_validity(self.validity.apply(event, self.canon.facts.keys()))
+        """States ended, or hold again. A group that tells of another end than this one falls."""
+        ends = {each.fact: self.validity.superseded.get(each.fact) for each in event.supersessions}
+        changed = self.validity.apply(event, self.canon.facts.keys())
+        for fact in changed:
+            before = ends[fact]
+            if (None if before is None else before.until) != self.validity.until(fact):
+                self.groups.leave(fact)
+        self._show_validity(changed)
 
     def reopen(self, is_hidden: Callable[[Fact], bool]) -> None:
         """What hidden facts ended holds: nobody is to see from it that there was something."""
         hidden = (fact for fact in self.validity.ending() if is_hidden(self.canon.facts[fact]))
-        self._show_validity(self.validity.reopen(tuple(hidden)))
+        self._show_again(self.validity.reopen(tuple(hidden)))
 
     def join_names(self, links: Sequence[Link]) -> None:
         """Names are of one entity: its tree and what is asked of it are by all of them."""
@@ -194,9 +186,10 @@ class Placement:
         marks = self._marks_of(node, fact.labels)
         if fact.first is occurrence:
             self.scenes.add_fact(fact.id)
+            self.units.add_fact(fact.id)
             self._nodes.add(node, text, marks)
         elif fact.id in self.units.group_of:
-            group = self._group_node(self.units.groups[self.units.group_of[fact.id]])
+            group = self.groups.shown_for(fact)
             self._nodes.replace(group)
             self._nodes.add_marks(group.id, marks)
         else:
@@ -239,41 +232,29 @@ class Placement:
                 self._take_out(fact)
 
     def _take_out(self, fact: Fact) -> None:
-        self._leave_group(fact.id)
+        self.groups.leave(fact.id)
         if fact.id in self._nodes.row_of:
             self._nodes.remove(fact.id)
-        self.units.unit_of.pop(fact.id, None)
+        self.units.remove_fact(fact.id)
         self.set_scopes(self.scopes.remove_fact(fact.id, fact.labels))
         self._change(self.scenes.remove_fact(fact.id))
         again = self.validity.remove_fact(fact.id)
         self.canon.remove(fact.id)
-        self._show_validity(again)
+        self._show_again(again)
 
     def _show_validity(self, facts: Iterable[FactId]) -> None:
         """These hold until another time than before; so do the groups that replaced them."""
         for fact in facts:
-            group = self.units.group_of.get(fact)
-            node = (
-                self._fact_node(self.canon.facts[fact])
-                if group is None
-                else self._group_node(self.units.groups[group])
-            )
+            node = self.groups.shown_for(self.canon.facts[fact])
             if node.id in self._nodes.row_of:
                 self._nodes.replace(node)
 
-    def _leave_group(self, fact_id: FactId) -> None:
-        """A group that holds a fact stands for its members no more."""
-        if fact_id in self.units.group_of:
-            self._dissolve(self.units.undo_group(self.units.group_of[fact_id]))
-
-    def _dissolve(self, group: Group) -> None:
-        """Search the members of a group again in its place."""
-        if group.id in self._nodes.row_of:
-            self._nodes.remove(group.id)
-        for member in group.members:
-            fact = self.canon.facts[member]
-            node = self._fact_node(fact)
-            self._nodes.bring_back(node, self._marks_of(node, fact.labels))
+    def _show_again(self, facts: Iterable[FactId]) -> None:
+        """These hold again. A group that tells when they ended says what is not so."""
+        again = tuple(facts)
+        for fact in again:
+            self.groups.leave(fact)
+        self._show_validity(again)
 
     def _marks_of(self, node: SearchNode, labels: Iterable[str]) -> set[int]:
         """What filters may ask of a node that names these entities."""
@@ -302,26 +283,5 @@ class Placement:
             length=first.length,
             stated=fact.stated,
             holds_until=self.validity.holds_until(fact.id),
+            space=self.space_of(fact.id),
         )
-
-    def _group_node(self, group: Group) -> SearchNode:
-        facts = [self.canon.facts[member] for member in group.members]
-        end = max(fact.first.time_end for fact in facts)
-        return SearchNode(
-            id=group.id,
-            kind=NodeKind.GROUP,
-            ref=WrittenText(group.seq),
-            turns=tuple(sorted({turn for fact in facts for turn in fact.turns})),
-            sessions=frozenset().union(*(fact.sessions for fact in facts)),
-            said_at=max(fact.first.said_at for fact in facts),  # paper A, Eq. 8
-            time_start=min(fact.first.time_start for fact in facts),
-            time_end=end,
-            length=group.length,
-            stated=any(fact.stated for fact in facts),
-            holds_until=self._group_holds_until(group, end),
-        )
-
-    def _group_holds_until(self, group: Group, end: Instant) -> Instant | None:
-        """As long as the last of its states, when that is longer than what any member is about."""
-        last = max(self.validity.holds_until(member) or 0 for member in group.members)
-        return last if last > end else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,11 +41,15 @@ class ChunkText:
 
 @dataclass(frozen=True, slots=True)
 class MemberText:
-    """A text with the interval it speaks of: a child of a tree node, or a member of a group."""
+    """A text with the interval it speaks of: a child of a tree node, or a member of a group.
+
+    `until`: of a state that ended, when; it held from `time_start` on.
+    """
 
     text: str
     time_start: Instant
     time_end: Instant
+    until: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +76,11 @@ class FactsRead:
 
 @dataclass(frozen=True, slots=True)
 class TextWritten:
-    """A summary, or the text of a group."""
+    """A summary, or the text of a group; `extractive` when it is the members' own, put together by rule."""
 
     text: str
     usage: Usage = NOTHING_SPENT
+    extractive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +226,10 @@ class CachedVector:
     key: bytes
     seqs: tuple[int, ...]
     vector: NDArray[np.float16]  # (dimensions,)
+
+
+# The model of vectors that memories came with, whichever made them: kept beside those of the one embedder.
+BROUGHT: Final = "brought/1"
 
 
 class VectorCache(Protocol):

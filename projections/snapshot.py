@@ -31,7 +31,7 @@ from projections.transcript import Placed, Transcript, TurnKept, _Line
 __all__ = ["Reader", "SnapshotUnusable", "Sources", "can_freeze", "freeze", "made_by", "thaw", "thaw_nodes"]
 
 # Raised with every change of what a snapshot holds or means.
-FORMAT: Final = 5
+FORMAT: Final = 6
 _NODES: Final = "nodes"
 
 
@@ -98,7 +98,7 @@ def thaw_nodes(reader: Reader, memory: Memory) -> None:
     for ((state,),) in reader.batches(_NODES):
         frozen = msgspec.msgpack.decode(state, type=NodeSetState)
         nodes = NodeSet.thaw(frozen, memory.user, memory.parameters.search)
-        memory.placement._nodes = memory.nodes = nodes
+        memory.placement._nodes = memory.placement.groups._nodes = memory.nodes = nodes
         memory.placement.mark_names(memory.scopes.aliases.groups().keys())
 
 

@@ -8,15 +8,8 @@ from typing import TypeAlias
 
 from events.envelope import RecordedEvent
 from events.errors import LogDamaged
-from events.memory import (
-    ExtractedFact,
-    FactCorrected,
-    FactPinned,
-    FactsExtracted,
-    IntervalSummarised,
-    NodesMerged,
-    Pointer,
-)
+from events.eventtree import NodesMerged
+from events.memory import ExtractedFact, FactCorrected, FactPinned, FactsExtracted, IntervalSummarised, Pointer
 from events.session import MemoryImported, TurnRecorded, TurnRevised
 
 

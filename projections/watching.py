@@ -13,15 +13,8 @@ from typing import Any, TypeVar
 from events.codec import Event
 from events.decisions import FactsSuperseded, GenerationPromoted, Supersession
 from events.envelope import RecordedEvent, Reference
-from events.memory import (
-    ChunkKey,
-    Digest,
-    FactId,
-    FactsAdmitted,
-    NodesMerged,
-    UnitId,
-    UnitsPartitioned,
-)
+from events.eventtree import NodesMerged, UnitId, UnitsPartitioned
+from events.memory import ChunkKey, Digest, FactId, FactsAdmitted
 from events.session import MemoryImported
 from projections.changes import LOCAL, NOTHING, Changes, ScopeMove
 from projections.facts.canonical import read_likeness
@@ -103,7 +96,9 @@ class Watch:
         match recorded.event:
             case FactsAdmitted(admissions=admissions):
                 return [admission.fact for admission in admissions]
-            case UnitsPartitioned(members=members) | NodesMerged(members=members):
+            case UnitsPartitioned(units=units):
+                return [fact for each in units for fact in each.facts]
+            case NodesMerged(members=members):
                 return list(members)
             case MemoryImported() as event:
                 fact = self._memory.canon.find(read_likeness(as_fact(recorded, event), recorded.user))

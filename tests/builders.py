@@ -10,17 +10,16 @@ from events.appending import Batch
 from events.codec import Event
 from events.dead_letters import DeadLetter
 from events.envelope import BusPosition, Keys, NewEvent, RecordedEvent, Reference
+from events.eventtree import NodesMerged, UnitMembers, UnitsPartitioned
 from events.memory import (
     Admission,
     ExtractedFact,
     FactsAdmitted,
     FactsExtracted,
     IntervalSummarised,
-    NodesMerged,
     ParkReason,
     Pointer,
     Task,
-    UnitsPartitioned,
     WorkParked,
     WorkResumed,
 )
@@ -242,7 +241,7 @@ def a_summary(
 
 
 def a_partition(sessions: Iterable[str] = ("s1",), *, user_id: str = "alice", basis: int = 0) -> NewEvent:
-    event = UnitsPartitioned(1, an_id("unit"), (an_id("fact 1"), an_id("fact 2")))
+    event = UnitsPartitioned(1, (UnitMembers(an_id("unit"), (an_id("fact 1"), an_id("fact 2"))),))
     return _from_sessions(event, f"partition/{user_id}/{basis}", user_id, sessions, basis)
 
 

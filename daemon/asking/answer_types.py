@@ -27,16 +27,18 @@ class PartShown:
 
 @dataclass(frozen=True, slots=True)
 class MemberShown:
-    """A fact inside an opened group."""
+    """A fact inside an opened group; `valid_until` as of a memory."""
 
     id: str
     text: str
     said_at: str
+    valid_until: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryShown:
-    """A memory of an answer. `members`: of a group that was to be opened, the nearest to the question first.
+    """A memory of an answer. `members`: of a group that is opened, the nearest to the question first, as many
+    as are shown: its text is theirs if it was put together by rule, or if a time was asked for.
 
     `valid_until`: when a state ended; null for one that holds still, and for all that is no state.
     """
@@ -128,11 +130,27 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
+class SpaceShown:
+    """Memories whose vectors are of one model, and whether the question had a vector to compare with them.
+
+    `model`: as `embedding_model` named it, null when it was not named; `ours`: the daemon's own embedder.
+    Memories that were not reached are found by words alone.
+    """
+
+    model: str | None
+    dimensions: int
+    memories: int
+    reached: bool
+    ours: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What `query` returns: memories by rank, the same as prompt-ready text in time order, the watermark.
 
     `confidence` is from 0 to 1, and `insufficient` says that it is too low to answer from. `redacted` counts, for
-    an answer as of then, the events of before whose words are gone by now.
+    an answer as of then, the events of before whose words are gone by now. `spaces` is there when memories came
+    with embeddings of another model than the daemon's.
     """
 
     memories: list[MemoryShown] = field(default_factory=list[MemoryShown])
@@ -142,3 +160,4 @@ class Answer:
     insufficient: bool = True
     redacted: int | None = None
     explanation: Explanation | None = None
+    spaces: list[SpaceShown] | None = None

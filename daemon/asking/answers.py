@@ -15,11 +15,11 @@ from daemon.asking.explanations import Stopwatch, show_parameters
 from daemon.asking.freshness import Freshness, check_target, find_lag
 from daemon.asking.history import History, agree, count_redacted, locate
 from daemon.asking.query_params import Asked, QueryParams, read_query
-from daemon.asking.showing import Found, Member, find_ended, find_members, make_answer
+from daemon.asking.showing import Found, Member, find_ended, find_members, make_answer, nearest_first
+from daemon.asking.spaces import Aim, aim, find_nearness, find_spaces, show_spaces
 from daemon.memories import Memories
 from daemon.vector_source import VectorSource
 from events.envelope import Keys, Reference
-from events.errors import InvalidInput
 from events.hindsight import read_hindsight
 from events.log import LogReader
 from events.reading import read_events
@@ -27,7 +27,7 @@ from events.registry import knows_user
 from events.time import Instant
 from projections.memory import Memory
 from projections.ports import Embedder, EmbedderUnavailable
-from projections.recall.agpr import SCORE_DECIMALS, AgprParameters
+from projections.recall.agpr import ANY_EMBEDDER, AgprParameters
 from projections.recall.answering import (
     CHARACTERS_PER_TOKEN,
     RecallRequest,
@@ -37,9 +37,12 @@ from projections.recall.answering import (
     score_rows,
 )
 from projections.recall.explaining import explain
+from projections.spaces import OURS, Spaces
 
 # Up to so many nodes are scored in less than 5 ms; a hop to another thread costs a tenth of one.
 NODES_ON_LOOP_MAX = 30_000
+# Memories that a question finds without the vectors they came with and gives them: some ten milliseconds.
+BROUGHT_AT_ONCE = 256
 
 
 class Answerer:
@@ -82,7 +85,6 @@ class Answerer:
         Raises `InvalidInput`, and for `wait_for` `TurnDeadLettered`, `TurnInConflict` or `TurnRefused`.
         """
         asked, watch = read_query(params, self._keys), Stopwatch()
-        self._check_vector(asked)
         user = self._keys.user(params.user_id)
         if params.wait_for is not None:
             check_target(params.user_id, params.wait_for)
@@ -90,23 +92,30 @@ class Answerer:
             watch.lap("wait")
         # Asked only when the Memory is not here: each reading costs a query a hop to another thread.
         if not self._memories.holds(user) and not await self._reader.read(partial(knows_user, user=user)):
+            self._aim(asked, Spaces(user))
             return Answer()
         if params.as_of is not None:
             return await self._query_past(user, asked, params.as_of, watch)
-        vector = await self._embed(asked)
+        aimed = await self._take_aim(user, asked)
+        vector = await self._embed(asked, aimed)
         watch.lap("embed")
         async with self._memories.use(user) as memory:
             watch.lap("load")
             projected = memory.user_seq
-            found = await self._recall(memory, asked, vector, watch)
-            if vector is not None and found.members:
-                found = replace(found, members=await self._order_members(user, found.members, vector))
+            # Folded anew meanwhile, its spaces may have other numbers.
+            aimed = self._aim(asked, memory.spaces)
+            found = await self._recall(memory, asked, replace(aimed, ours=vector), watch)
+            if found.members:
+                members = await self._order_members(memory, found.members, replace(aimed, ours=vector))
+                found = replace(found, members=members)
             recorded, lag = await self._reader.read(
                 lambda db: (read_events(db, found.seqs), find_lag(db, user, projected))
             )
             watermark = self._freshness.make_watermark(memory, projected, *lag)
             watch.lap("read")
             answer = make_answer(found, recorded, watermark, watch.laps_ms)
+            if found.spaces:
+                answer = replace(answer, spaces=show_spaces(found.spaces, self._embedder, recorded))
             self._give_out(user, answer.context)
             return answer
 
@@ -120,7 +129,7 @@ class Answerer:
         while True:
             async with self._history.at(user, user_seq) as (memory, hindsight):
                 watch.lap("load")
-                found = await self._recall(memory, asked, None, watch)
+                found = await self._recall(memory, asked, Aim(), watch)
                 recorded, known_now, redacted = await self._reader.read(
                     lambda db: (
                         read_events(db, found.seqs),  # noqa: B023
@@ -132,21 +141,30 @@ class Answerer:
                     watermark = Watermark(user_seq, user_seq, memory.pending(), 0.0)
                     watch.lap("read")
                     answer = make_answer(found, recorded, watermark, watch.laps_ms, redacted)
+                    if found.spaces:
+                        answer = replace(answer, spaces=show_spaces(found.spaces, self._embedder, recorded))
                     self._give_out(user, answer.context)
                     return answer
 
-    async def _recall(
-        self, memory: Memory, asked: Asked, vector: NDArray[np.float32] | None, watch: Stopwatch
-    ) -> Found:
-        """The memories for a question, without their texts."""
-        params, agpr = asked.params, self._parameters
+    async def _recall(self, memory: Memory, asked: Asked, aimed: Aim, watch: Stopwatch) -> Found:
+        """The memories for a question with these vectors, without their texts."""
+        params, agpr, groups = asked.params, self._parameters, memory.units.groups
+
+        def is_extractive(group: bytes) -> bool:
+            return group in groups and groups[group].extractive
+
+        if aimed.elsewhere and not agpr.cosine_weight:
+            vectors = ANY_EMBEDDER  # without vectors of our own, those that memories came with count all the same
+            agpr = replace(agpr, cosine_weight=vectors.cosine_weight, smoothing=vectors.smoothing)
         if params.mode == "flat":
             agpr = replace(agpr, gamma=1.0, smoothing=0.0, session_weight=0.0, entity_weight=0.0)
         request = RecallRequest(
             question=params.query,
             k=asked.k,
             parameters=agpr,
-            query_vector=vector,
+            query_vector=aimed.ours,
+            elsewhere=aimed.elsewhere,
+            opens=lambda group: params.open_groups or is_extractive(group),
             filters=asked.filters,
             hidden=memory.hidden,
             # Every character is a quarter of a token at least, so what is left out here would not fit anyway.
@@ -155,33 +173,35 @@ class Answerer:
         recollection = await self._look(memory, request, watch)
         explained = explain(memory.nodes, request, recollection) if params.explain else None
         watch.lap("explain")
-        embedder = None if vector is None else self._embedder.name
+        embedder = None if aimed.ours is None else self._embedder.name
+        if aimed.elsewhere:
+            embedder = asked.params.embedding_model or embedder or "embedding"
         return Found(
             asked=asked,
             memories=recollection.memories,
             confidence=recollection.confidence,
-            members=find_members(memory, recollection.memories) if params.open_groups else {},
+            members=find_members(memory, recollection.inside),
+            by_members=frozenset(
+                each for each in recollection.inside if asked.filters.about is not None or is_extractive(each)
+            ),
             ended=find_ended(memory, recollection.memories),
             explained=explained,
             parameters=show_parameters(request, params.mode, embedder),
+            spaces=find_spaces(memory, self._our_spaces(memory), aimed, reaches_us=aimed.ours is not None),
         )
 
     async def _order_members(
-        self, user: Reference, members: Mapping[bytes, tuple[Member, ...]], vector: NDArray[np.float32]
+        self, memory: Memory, members: Mapping[bytes, tuple[Member, ...]], aimed: Aim
     ) -> dict[bytes, tuple[Member, ...]]:
         """The facts inside opened groups, the nearest to the question first, as far as their vectors are kept."""
-        if self._vectors is None:
+        if self._vectors is None or (aimed.ours is None and not aimed.elsewhere):
             return dict(members)
-        kept = await self._vectors.kept(user, [member.ref for inside in members.values() for member in inside])
-
-        def nearness(member: Member) -> float:
-            row = kept.get(member.ref)
-            fits = row is not None and row.shape == vector.shape
-            return (
-                round(float(row.astype(np.float32) @ vector), SCORE_DECIMALS) if fits and row is not None else -1.0
-            )
-
-        return {group: tuple(sorted(inside, key=nearness, reverse=True)) for group, inside in members.items()}
+        inside = [member for group in members.values() for member in group]
+        near = await find_nearness(self._vectors, memory, inside, aimed)
+        return {
+            group: nearest_first(listed, {each.id: near[each.id] for each in listed if each.id in near})
+            for group, listed in members.items()
+        }
 
     async def _look(self, memory: Memory, request: RecallRequest, watch: Stopwatch) -> Recollection:
         """`recall`, with the part that takes long for many nodes in another thread; nothing waits for it here."""
@@ -197,27 +217,31 @@ class Answerer:
         watch.lap("rank")
         return recollection
 
-    async def _embed(self, asked: Asked) -> NDArray[np.float32] | None:
-        """The vector of the question: the caller's own, ours when vectors count, None to go by words alone."""
-        if asked.vector is not None or not self._parameters.cosine_weight:
-            return asked.vector
+    async def _embed(self, asked: Asked, aimed: Aim) -> NDArray[np.float32] | None:
+        """The question's vector in our space: the caller's, ours when it counts, None to go by words alone."""
+        if aimed.ours is not None or not self._parameters.cosine_weight or not aimed.asks_us:
+            return aimed.ours
         try:
             return await self._embedder.embed_question(asked.params.query)
         except EmbedderUnavailable:
             return None  # words are there; `status` says what became of the embedder
 
-    def _check_vector(self, asked: Asked) -> None:
-        """Vectors of two models have nothing to say to each other. Raises `InvalidInput` with the mend."""
+    async def _take_aim(self, user: Reference, asked: Asked) -> Aim:
+        """Where the caller's vector belongs; what was just imported there has its own by then.
+
+        Raises `InvalidInput`.
+        """
         if asked.vector is None:
-            return
-        if not self._parameters.cosine_weight:
-            raise InvalidInput(
-                "this daemon ranks by words alone and has no vectors to compare an embedding with; leave it out, "
-                "or choose an embedder in the daemon's configuration (models.embedder)"
-            )
-        dimensions = self._embedder.dimensions
-        if dimensions and len(asked.vector) != dimensions:
-            raise InvalidInput(
-                f"embedding has {len(asked.vector)} numbers, and the vectors here have {dimensions}, made by "
-                f"{self._embedder.name}; embed the question with that model, or leave embedding out"
-            )
+            return Aim()
+        async with self._memories.use(user) as memory:
+            aimed, ours = self._aim(asked, memory.spaces), self._our_spaces(memory)
+            if aimed.elsewhere and self._vectors is not None:
+                await self._vectors.fill_brought(memory, BROUGHT_AT_ONCE)
+            return replace(aimed, asks_us=not ours.isdisjoint(memory.nodes.count_by_space()))
+
+    def _aim(self, asked: Asked, spaces: Spaces) -> Aim:
+        ours_rank = bool(self._parameters.cosine_weight)
+        return aim(asked.vector, asked.params.embedding_model, spaces, self._embedder, ours_rank=ours_rank)
+
+    def _our_spaces(self, memory: Memory) -> frozenset[int]:
+        return frozenset((OURS,)) if self._vectors is None else self._vectors.our_spaces(memory)

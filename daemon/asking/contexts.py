@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from events.time import Instant
 from projections.recall.nodes import format_date
@@ -30,11 +31,39 @@ def context_line(said_at: Instant, text: str) -> str:
     return f"{format_date(said_at)} {text}"
 
 
-def fit_tokens(lines: Iterable[tuple[T, str]], tokens_max: int) -> Iterator[T]:
-    """The longest prefix whose lines have at most so many tokens together, ends of lines counted."""
+@dataclass(frozen=True, slots=True)
+class Piece(Generic[T]):
+    """A part of an answer, its line in a context, and what it is worth; a `head` opens a memory's place.
+
+    `turns`: those that it is from; without any nothing else carries it. `behind`: what it says nothing without.
+    """
+
+    of: T
+    line: str
+    worth: float
+    head: bool
+    turns: frozenset[int] = frozenset()
+    behind: T | None = None
+
+
+def fit_pieces(pieces: Iterable[Piece[T]], tokens_max: int) -> list[T]:
+    """The pieces that are shown: the worthiest whose lines have at most so many tokens together, ends counted.
+
+    Equal ones in the order given; one whose turns are all shown already is left out. The first head that does not
+    fit ends the answer, so that no memory is shown before a better one; of what stands behind a head each piece
+    that fits is.
+    """
     left = tokens_max * QUARTERS
-    for each, line in lines:
-        left -= count_quarters(line) + 1
-        if left < 0:
-            return
-        yield each
+    shown: dict[T, None] = {}
+    seen: set[int] = set()
+    for piece in sorted(pieces, key=lambda each: -each.worth):
+        if (piece.turns and piece.turns <= seen) or (piece.behind is not None and piece.behind not in shown):
+            continue
+        quarters = count_quarters(piece.line) + 1
+        if quarters <= left:
+            left -= quarters
+            shown[piece.of] = None
+            seen |= piece.turns
+        elif piece.head:
+            break
+    return list(shown)

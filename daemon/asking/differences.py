@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from daemon.asking.history import History, agree, count_redacted, locate
 from daemon.asking.listings import find_user
+from daemon.building.compacted import LOSS_UNIT
 from daemon.scene_names import SceneNaming, look_at_scene
 from daemon.untrusted import Params
 from events.decisions import Supersession
@@ -18,6 +19,7 @@ from events.log import EventLog
 from events.memory import FactId, Pointer
 from events.reading import read_events
 from events.time import Instant, to_iso
+from projections.eventtree.units import Group
 from projections.facts.canonical import Fact
 from projections.facts.scopes import Scope, ScopeKind
 from projections.memory import Memory
@@ -88,6 +90,8 @@ class GroupThen:
     id: str
     text: str | None
     members: list[str]
+    loss_bound: float = 0.0
+    extractive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +134,7 @@ class _Outline:
     facts: dict[FactId, _FactOutline]
     scopes: dict[Scope, frozenset[FactId]]
     scenes: dict[Scope, SceneNaming]
-    groups: dict[bytes, tuple[TextRef, tuple[FactId, ...]]]
+    groups: dict[bytes, Group]
     superseded: dict[FactId, Supersession]
 
 
@@ -182,7 +186,7 @@ def outline(memory: Memory) -> _Outline:
         facts={fact.id: _outline_fact(fact) for fact in memory.canon.facts.values()},
         scopes={scope: frozenset(facts) for scope, facts in memory.members.items()},
         scenes={scope: look_at_scene(memory, scope) for scope in memory.members if scope.kind is ScopeKind.SCENE},
-        groups={group.id: (WrittenText(group.seq), group.members) for group in memory.units.groups.values()},
+        groups=dict(memory.units.groups),
         superseded=dict(memory.placement.validity.superseded),
     )
 
@@ -196,7 +200,7 @@ def _outline_fact(fact: Fact) -> _FactOutline:
 def _changed_refs(a: _Outline, b: _Outline) -> Iterable[TextRef]:
     for one, other in ((a, b), (b, a)):
         yield from (fact.ref for key, fact in one.facts.items() if other.facts.get(key) != fact)
-        yield from (ref for key, (ref, _) in one.groups.items() if key not in other.groups)
+        yield from (WrittenText(group.seq) for key, group in one.groups.items() if key not in other.groups)
     ended, standing = _compare_states(a, b)
     yield from (b.facts[fact].ref for fact in (*ended, *standing))
 
@@ -300,5 +304,6 @@ def _show_scope(before: _Outline, after: _Outline, scope: Scope, recorded: _Reco
 
 
 def _show_group(key: bytes, held: _Outline, recorded: _Recorded) -> GroupThen:
-    ref, members = held.groups[key]
-    return GroupThen(key.hex(), compose(ref, recorded), [member.hex() for member in members])
+    group = held.groups[key]
+    text, members = compose(WrittenText(group.seq), recorded), [member.hex() for member in group.members]
+    return GroupThen(key.hex(), text, members, group.loss / LOSS_UNIT, group.extractive)

@@ -64,13 +64,20 @@ class FactBehind:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """When a model wrote the text of a group or a summary; `request` and `spent` are as of a reading."""
+    """When a model wrote the text of a group or a summary; `request` and `spent` are as of a reading.
+
+    Of a group: whether its text was put together of its members' own (`extractive`), the most that its merges cost
+    together in similarity to a query, and whether it is a `trajectory`: values of one state, one after the other.
+    """
 
     model: str | None
     user_seq: int
     at: str
     request: str | None = None
     spent: SpentShown | None = None
+    extractive: bool = False
+    loss_bound: float | None = None
+    trajectory: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,8 @@ class QueryParams(Params, frozen=True, kw_only=True):
     k: int | None = None
     mode: str = "agpr"
     filters: FilterObject | None = None
-    embedding: list[float] | None = None  # of the question, by the daemon's own embedder's model
+    embedding: list[float] | None = None  # of the question
+    embedding_model: str | None = None  # which made it: the daemon's embedder, or that of imported memories
     wait_for: str | int | None = None
     max_tokens: int | None = None
     as_of: int | str | None = None  # a user_seq, or an instant with its offset
@@ -106,6 +107,8 @@ def read_query(params: QueryParams, keys: Keys) -> Asked:
         raise InvalidInput(f"query has 1 to {QUESTION_CHARACTERS_MAX} characters")
     if params.embedding is not None and params.as_of is not None:
         raise InvalidInput("a past memory is ranked by words alone; leave out embedding, or as_of")
+    if params.embedding is None and params.embedding_model is not None:
+        raise InvalidInput("embedding_model names the model of an embedding; give both, or leave it out")
     return Asked(
         params=params,
         k=params.k or (K_DEFAULT if params.max_tokens is None else K_WITHIN_TOKENS),

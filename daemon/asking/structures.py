@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from daemon.asking.conflict_search import search_conflicts
@@ -12,18 +10,19 @@ from daemon.asking.fact_listing import FactPage, FactShown, FactStanding, look_a
 from daemon.asking.listings import UserParams, find_user
 from daemon.asking.tree_listing import TreesShown, outline_tree
 from daemon.asking.tree_nodes import may_be_shown, tree_id
+from daemon.asking.unit_listing import UnitPage, look_at_units
+from daemon.building.compacted import ProgressShown
 from daemon.memories import Memories
-from daemon.texts import join_texts, read_behind
+from daemon.texts import read_behind
 from daemon.untrusted import Params, check_limit
+from events.envelope import Reference
 from events.errors import InvalidInput
 from events.log import EventLog
 from events.reading import read_events
 from events.registry import knows_user
-from events.time import to_iso
 from projections.digests import MemoryDigest, digest_memory
 from projections.facts.canonical import Fact
 from projections.memory import Memory
-from projections.texts import TextRef, WrittenText
 
 LIMIT_DEFAULT = 100
 
@@ -42,43 +41,19 @@ class FactsParams(PageParams, frozen=True, kw_only=True):
     conflicts: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class UnitShown:
-    """A unit: how many nodes it has, of how many facts, in how many groups."""
-
-    id: str
-    nodes: int
-    facts: int
-    groups: int
-
-
-@dataclass(frozen=True, slots=True)
-class GroupShown:
-    """A group of a unit with the ids of the facts that were merged into it."""
-
-    id: str
-    unit: str
-    text: str
-    members: list[str]
-    time_start: str
-    time_end: str
-
-
-@dataclass(frozen=True, slots=True)
-class UnitPage:
-    """Units with their groups; `next` is the `after` to go on from, null on the last page."""
-
-    units: list[UnitShown]
-    groups: list[GroupShown]
-    next: str | None
-
-
 class Structures:
     """Reads the Memories for people and programs that look. Of a user nobody knows, lists are empty."""
 
-    def __init__(self, log: EventLog, memories: Memories) -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        memories: Memories,
+        compacting: Callable[[Reference], ProgressShown | None] = lambda _: None,
+    ) -> None:
+        """`compacting` says how far the compaction of a user is that somebody asked for."""
         self._log = log
         self._memories = memories
+        self._compacting = compacting
 
     async def facts(self, params: FactsParams) -> FactPage:
         """A page of a user's facts in time order, and the id to go on from; or one of contradictions."""
@@ -143,37 +118,9 @@ class Structures:
         if not await self._log.read(partial(knows_user, user=user)):
             return UnitPage([], [], None)
         async with self._memories.use(user) as memory:
-            facts = Counter(unit for fact, unit in memory.units.unit_of.items() if fact in memory.canon.facts)
-            ids = sorted(unit for unit in facts if after is None or unit > after)
-            page = ids[:limit]
-            shown = set(page)
-            groups = [] if memory.needs_rebuild else sorted(memory.units.groups.values(), key=lambda each: each.id)
-            groups = [group for group in groups if group.unit in shown]
-            by_unit = Counter(group.unit for group in groups)
-            grouped = Counter[bytes]()
-            for group in groups:
-                grouped[group.unit] += len(group.members)
-            nodes = {group.id: memory.nodes.node(memory.nodes.row_of[group.id]) for group in groups}
-        refs: list[TextRef] = [WrittenText(group.seq) for group in groups]
-        recorded = await read_behind(self._log, refs)
-        return UnitPage(
-            units=[
-                UnitShown(unit.hex(), facts[unit] - grouped[unit] + by_unit[unit], facts[unit], by_unit[unit])
-                for unit in page
-            ],
-            groups=[
-                GroupShown(
-                    id=group.id.hex(),
-                    unit=group.unit.hex(),
-                    text=join_texts([ref], recorded) or "",
-                    members=[member.hex() for member in group.members],
-                    time_start=to_iso(nodes[group.id].time_start),
-                    time_end=to_iso(nodes[group.id].time_end),
-                )
-                for group, ref in zip(groups, refs, strict=True)
-            ],
-            next=page[-1].hex() if len(ids) > limit else None,
-        )
+            page = look_at_units(memory, limit, after)
+        recorded = await read_behind(self._log, page.refs)
+        return page.show(recorded, self._compacting(user))
 
     async def digest(self, params: UserParams) -> MemoryDigest:
         """Hashes of the live Memory of a user."""

@@ -12,12 +12,15 @@ from daemon.asking.listings import find_user
 from daemon.asking.origins import BusMessageShown, FactBehind, ReadingShown, TurnShown, Why, Writing
 from daemon.asking.spent import SpentShown, show_usage
 from daemon.asking.tree_nodes import facts_by_leaf, may_be_shown, scope_name
+from daemon.asking.unit_listing import is_trajectory
 from daemon.asking.words import is_gone, read_with_hindsight, source_of, text_of
+from daemon.building.compacted import LOSS_UNIT
 from daemon.memories import Memories
 from daemon.texts import join_texts
 from daemon.untrusted import Params
 from events.envelope import RecordedEvent, Reference
 from events.errors import InvalidInput, MemForestError
+from events.eventtree import NodesMerged
 from events.hindsight import Hindsight
 from events.log import EventLog
 from events.memory import FactsExtracted
@@ -67,6 +70,7 @@ class _Found:
     turns: tuple[int, ...] = ()
     scopes: tuple[str, ...] = ()
     written: int | None = None  # seq of the event that holds the text
+    trajectory: bool = False
     left_off: int = 0
 
     def seqs(self) -> set[int]:
@@ -106,7 +110,7 @@ class Provenance:
             kind=found.kind,
             words=words,
             text=text,
-            written=None if found.written is None else tale.writing(found.written),
+            written=None if found.written is None else tale.writing(found.written, trajectory=found.trajectory),
             scopes=list(found.scopes),
             facts=[tale.fact(fact, group_of[fact.id]) for fact in found.facts],
             turns=[tale.turn(seq) for seq in found.turns],
@@ -129,11 +133,21 @@ class _Tale:
             return "erased", None
         return "kept", join_texts(refs, self._recorded)
 
-    def writing(self, seq: int) -> Writing:
+    def writing(self, seq: int, *, trajectory: bool) -> Writing:
         """Who wrote a group or summary, and when."""
-        event = self._recorded[seq]
-        model = None if self._is_gone(seq) else getattr(event.event, "model", None)
-        return Writing(model, event.user_seq, to_iso(event.recorded_at), _request(event), _spent(event))
+        recorded = self._recorded[seq]
+        event = recorded.event
+        merged = event if isinstance(event, NodesMerged) else None
+        return Writing(
+            model=None if self._is_gone(seq) else getattr(event, "model", None),
+            user_seq=recorded.user_seq,
+            at=to_iso(recorded.recorded_at),
+            request=_request(recorded),
+            spent=_spent(recorded),
+            extractive=merged is not None and merged.extractive,
+            loss_bound=None if merged is None else merged.loss / LOSS_UNIT,
+            trajectory=trajectory,
+        )
 
     def fact(self, fact: Fact, group: bytes | None) -> FactBehind:
         """A fact with its readings."""
@@ -229,7 +243,8 @@ def _find(memory: Memory, memory_id: bytes) -> _Found:
     if group is not None and not memory.needs_rebuild:
         facts = tuple(memory.canon.facts[member] for member in group.members[:SHOWN_MAX])
         left_off = len(group.members) - len(facts)
-        return _Found("group", (WrittenText(group.seq),), facts, written=group.seq, left_off=left_off)
+        texts, told = (WrittenText(group.seq),), is_trajectory(memory, group)
+        return _Found("group", texts, facts, written=group.seq, left_off=left_off, trajectory=told)
     row = memory.nodes.row_of.get(memory_id)
     if row is not None:
         node = memory.nodes.node(row)

@@ -9,10 +9,12 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from daemon.asking.answer_types import Source
+from daemon.building.compacted import LOSS_UNIT
 from daemon.models.prices import NANO
 from events.codec import Event
 from events.decisions import Thresholds
 from events.envelope import RecordedEvent, Reference
+from events.eventtree import UnitsPartitioned
 from events.hindsight import Hindsight
 from events.memory import Usage
 from events.reading import read_events
@@ -24,7 +26,7 @@ Numbers: TypeAlias = dict[str, int | bool | float | str]
 # Fields that are places in the log, which nobody outside speaks of.
 _PLACES = frozenset({"last_turn", "stands", "replaces", "parked"})
 # Fields that are told when there is something to tell.
-_SELDOM = frozenset({"missed", "skipped"})
+_SELDOM = frozenset({"missed", "skipped", "extractive"})
 # Lists that are told when they are empty, too: no facts is an answer that one must be able to see.
 _COUNTED = frozenset({"facts"})
 _TEXTS = frozenset({"text", "content"})
@@ -52,7 +54,10 @@ def is_gone(recorded: RecordedEvent, hindsight: Hindsight) -> bool:
 
 def measure_event(event: Event) -> Numbers:
     """The numbers of an event: figures, ids in hex, how many entries lists have, how long texts are; no words."""
-    return dict(_measure(event))
+    numbers = dict(_measure(event))
+    if isinstance(event, UnitsPartitioned):
+        numbers["facts"] = sum(len(each.facts) for each in event.units)
+    return numbers
 
 
 def _measure(part: Any) -> Iterator[tuple[str, int | bool | float | str]]:
@@ -71,6 +76,8 @@ def _measure(part: Any) -> Iterator[tuple[str, int | bool | float | str]]:
         elif isinstance(value, tuple):
             if value or field.name in _COUNTED:
                 yield field.name, len(value)
+        elif field.name == "loss" and isinstance(value, int):
+            yield "loss_bound", value / LOSS_UNIT
         elif isinstance(value, int):
             if field.name not in _PLACES and (value or field.name not in _SELDOM):
                 yield field.name, value

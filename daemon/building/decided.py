@@ -12,6 +12,7 @@ from typing import Final
 from events.codec import Event
 from events.decisions import FactsRouted, FactsSuperseded, GenerationPromoted, Route, SceneId, ScenesMerged
 from events.envelope import NewEvent, Reference, identify
+from events.eventtree import UnitId, UnitMembers, UnitsPartitioned
 from events.memory import FactId, FactsAdmitted, Pointer
 from events.time import Instant
 from projections.facts.canonical import Occurrence
@@ -110,6 +111,26 @@ def make_supersessions(
         )
         for decision, lineage in supersessions
     ]
+
+
+def make_partitions(memory: Memory, units: Iterable[UnitMembers]) -> list[NewEvent]:
+    """Facts are in units from now on, one event for those first read in one session; unknown ones are left out.
+
+    So who is forgotten takes their own facts out of the units, and nobody else's.
+    """
+    facts, generation = memory.canon.facts, memory.parameters.generation
+    by_session: dict[Reference, dict[UnitId, list[FactId]]] = {}
+    for each in units:
+        for fact in each.facts:
+            if fact in facts:
+                by_session.setdefault(facts[fact].first.session, {}).setdefault(each.unit, []).append(fact)
+    made: list[NewEvent] = []
+    for session, moved in by_session.items():
+        members = tuple(UnitMembers(unit, tuple(some)) for unit, some in moved.items())
+        said_at = max(facts[fact].first.said_at for some in moved.values() for fact in some)
+        event = UnitsPartitioned(generation, members)
+        made.append(_decide(memory, event, frozenset((session,)), said_at, b"units", session))
+    return made
 
 
 def make_promotion(memory: Memory, promoted: GenerationPromoted, said_at: Instant) -> NewEvent:

@@ -29,6 +29,7 @@ from daemon.building.decided import (
 from daemon.building.errands import FAILED_PAUSE_S, PATIENCE_S, Errands
 from daemon.building.fact_vectors import FactVectors
 from daemon.building.judging import Judging
+from daemon.building.partitioning import Partitioning
 from daemon.building.scene_vectors import SceneVectors
 from daemon.logs import Report, quiet
 from daemon.memories import Memories
@@ -43,6 +44,7 @@ from events.faults import fault_point
 from events.log import EventLog
 from events.memory import FactId, Pointer
 from events.time import Instant
+from projections.eventtree.parameters import EventTreeParameters
 from projections.facts.admission import plan_admissions
 from projections.facts.scene_planning import FACTS_MAX, Arrival, plan_scenes
 from projections.facts.supersession import copy_chains, plan_differences, plan_supersessions
@@ -102,8 +104,12 @@ class Deciding:
         source: VectorSource | None = None,
         report: Report = quiet,
         parameters: DecidingParameters | None = None,
+        eventtree: EventTreeParameters | None = None,
     ) -> None:
-        """Without an `embedder` the built-in one compares; `source` is where its vectors are kept."""
+        """Without an `embedder` the built-in one compares; `source` is where its vectors are kept.
+
+        Without an `eventtree` facts are put into no units.
+        """
         # Called with a user for whom there is more to decide by now.
         self.on_ready: Callable[[Reference], None] = lambda _: None
         self.judging = Judging()
@@ -113,9 +119,13 @@ class Deciding:
         self._embedder = embedder or HashingEmbedder()
         pauses = self._parameters
         self._errands = Errands(report, failed_pause_s=pauses.failed_pause_s, patience_s=pauses.patience_s)
-        self._vectors = FactVectors(log, source or VectorSource(log, self._embedder), self._errands)
+        source = source or VectorSource(log, self._embedder)
+        self._vectors = FactVectors(log, source, self._errands)
         self._comparing = Comparing(self._embedder, self._vectors, self._errands, judged=pauses.judged)
         self._scenes = SceneVectors(self._vectors, self._errands)
+        self.partitioning: Partitioning | None = None
+        if eventtree is not None:
+            self.partitioning = Partitioning(memories, self._vectors, source, self._errands, eventtree)
         self._users: dict[Reference, _User] = {}
         # By the name they are recorded under: an endpoint tells its vectors' width with the first ones.
         self._measured: dict[str, Thresholds] = {}
@@ -129,16 +139,19 @@ class Deciding:
         """Keep nothing that was made of the words of a user: some of them were forgotten, or reworded."""
         self._vectors.forget(user)
         self._scenes.forget(user)
+        self._forget_units(user)
 
     def let_go(self, user: Reference) -> None:
         """The Memory of a user goes. Vectors stay as long as there is room: what was wanted is decided on yet."""
+        self._forget_units(user)
         state = self._users.get(user)
         if state is not None and not (state.uncompared or state.planner.locked()):
             del self._users[user]
 
     def keeps_vectors(self, user: Reference) -> bool:
         """Whether vectors of a user's words are kept, or are to be made."""
-        return self._vectors.keeps(user) or self._scenes.keeps(user)
+        has_units = self.partitioning is not None and self.partitioning.keeps(user)
+        return self._vectors.keeps(user) or self._scenes.keeps(user) or has_units
 
     def remembers(self, user: Reference) -> bool:
         """Whether anything is known of a user beside the Memory, but for vectors."""
@@ -160,7 +173,7 @@ class Deciding:
             while True:
                 memory = await self._memories.advance(user)
                 try:
-                    for plan in (self._plan_facts, self._plan_supersessions):
+                    for plan in (self._plan_facts, self._plan_supersessions, self._plan_units):
                         if memory.needs_rebuild:
                             return memory
                         events = await plan(user, memory)
@@ -180,8 +193,18 @@ class Deciding:
             return True
         if self._parameters.judged and self.judging.has_unseen(user):
             return True
+        if self.partitioning is not None and self.partitioning.has_plan(user):
+            return True
         seen = 0 if state is None else state.verdicts_seen
         return len(memory.canon.verdicts) != seen or (state is not None and bool(state.uncompared))
+
+    async def _plan_units(self, _: Reference, memory: Memory) -> list[NewEvent]:
+        """The units of facts, as far as they were planned beside."""
+        return [] if self.partitioning is None else await self.partitioning.decide(memory)
+
+    def _forget_units(self, user: Reference) -> None:
+        if self.partitioning is not None:
+            self.partitioning.forget(user)
 
     async def _plan_supersessions(self, user: Reference, memory: Memory) -> list[NewEvent]:
         if self._parameters.judged and self.judging.look_at_states(memory):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -39,6 +39,8 @@ WRITE_PAUSE_S: Final = 5.0  # before an answer is written again that could not b
 # A model that is not there is asked again after this long at the latest, and never sooner than the least.
 RETRY_MAX_S: Final = 60.0
 RETRY_MIN_S: Final = 0.05
+# Questions whose answers are looked up in one read.
+LOOKED_UP_MAX: Final = 256
 # Pieces whose tries are remembered while they wait; of more, the oldest begin to count anew.
 TRIED_MAX: Final = 10_000
 
@@ -113,14 +115,17 @@ class Engine:
         """
         return self.away is not None or self.budget.is_spent(user)
 
-    async def do(self, user: Reference, work: Work) -> None:
+    async def do(
+        self, user: Reference, work: Work, finish: Finish | None = None, priority: int | None = None
+    ) -> None:
         """Ask and record, or park. A slot is held from the question until the answer is on the disk.
 
         So a crash repeats as many questions as there are slots, at most, and a disk that takes nothing lets no
-        more answers be paid for. Raises `ModelUnavailable` when the work has to wait, and what reading the log
+        more answers be paid for. With a `finish` that records answers and parkings; with a `priority` it has that
+        one, and else its kind's. Raises `ModelUnavailable` when the work has to wait, and what reading the log
         raises.
         """
-        await self._do(user, work, self.record)
+        await self._do(user, work, finish or self.record, priority)
 
     async def answer(self, user: Reference, work: Work) -> NewEvent | None:
         """The event of an answer or of a parking, to be recorded by the caller; None when nothing is left to ask.
@@ -129,19 +134,34 @@ class Engine:
         """
         return await self._do(user, work, _leave_to_the_caller)
 
+    async def find_recorded(self, user: Reference, works: Sequence[Work]) -> list[bool]:
+        """Whether the log has an answer to each of these already, so that it would cost nothing."""
+        model = self._means.model
+        known: list[bool] = []
+        for at in range(0, len(works), LOOKED_UP_MAX):
+            requests = [hash_request(work, model) for work in works[at : at + LOOKED_UP_MAX]]
+
+            def look(connection: sqlite3.Connection, requests: list[bytes] = requests) -> list[bool]:
+                return [find_answer(connection, user, request) is not None for request in requests]
+
+            known += await self._means.log.read(look)
+        return known
+
     async def record(self, work: Work, event: NewEvent) -> None:
         """Write an answer or a parking, however often that takes: it was paid for."""
         left: NewEvent | None = event
         while left is not None:
             left = await self._append(work, left)
 
-    async def _do(self, user: Reference, work: Work, finish: Finish) -> NewEvent | None:
+    async def _do(
+        self, user: Reference, work: Work, finish: Finish, priority: int | None = None
+    ) -> NewEvent | None:
         tried = self._tried.pop((user, work.request), _Tried())
         while tried.tries < TRIES_MAX:
             if tried.tries:
                 await anyio.sleep(self._pace.first_pause_s * 2 ** (tried.tries - 1))
             try:
-                async with self.slots.hold(PRIORITY[work.task]):
+                async with self.slots.hold(PRIORITY[work.task] if priority is None else priority):
                     answered = await self._find_or_ask(user, work, tried)
                     if isinstance(answered, NewEvent):
                         await finish(work, answered)

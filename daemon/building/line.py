@@ -12,9 +12,10 @@ from daemon.models.limiter import PRIORITY
 from events.envelope import Reference
 from events.memory import Task
 
-# The priorities of what the worker plans. Compaction is asked for and has a place of its own.
+# The priorities of what the worker plans.
 _EXTRACT: Final = PRIORITY[Task.EXTRACT]
 _SUMMARISE: Final = PRIORITY[Task.SUMMARISE]
+_MERGE: Final = PRIORITY[Task.MERGE]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +30,15 @@ class Turn:
 class Line:
     """Users of whom something is wanted, those whose work found no room, and those whose work has to wait.
 
-    When room is short, fresh turns of one user go before another's summaries, and among equals the one that waits
-    longest comes first: nobody stands behind everything that another one ever said.
+    When room is short, fresh turns of one user go before another's summaries, and these before merges; among
+    equals the one that waits longest comes first: nobody stands behind everything that another one ever said.
     """
 
     wanted: dict[Reference, None] = field(default_factory=dict[Reference, None])
     # By the priority of the first piece that found no room; true while the user has a turn, which is a claim, too.
-    crowded_out: dict[int, dict[Reference, bool]] = field(default_factory=lambda: {_EXTRACT: {}, _SUMMARISE: {}})
+    crowded_out: dict[int, dict[Reference, bool]] = field(
+        default_factory=lambda: {_EXTRACT: {}, _SUMMARISE: {}, _MERGE: {}}
+    )
     # The model or their budget has no room for them: they are planned when that is over.
     held_back: dict[Reference, None] = field(default_factory=dict[Reference, None])
     # Users being planned: one plan a user at a time.
@@ -52,13 +55,13 @@ class Line:
         woken, self.woken = self.woken, anyio.Event()
         woken.set()
 
-    def take_next(self, has_room: bool) -> Turn | None:
-        """Whom to plan now, until `leave` is called.
+    def take_next(self, has_room: bool, may_merge: bool = False) -> Turn | None:
+        """Whom to plan now, until `leave` is called. `may_merge`: there is room for merges, too.
 
-        First those who found no room, if there is some now, fresh turns before summaries; then what is new. While
-        there is none, all that is new is planned and gets its place among those who wait.
+        First those who found no room, if there is some now, fresh turns before summaries and these before merges;
+        then what is new. While there is none, all that is new is planned and gets its place among those who wait.
         """
-        turn = self._choose(has_room)
+        turn = self._choose(has_room, may_merge)
         if turn is not None:
             self.planned_now.add(turn.user)
             if turn.priority is None:
@@ -90,9 +93,14 @@ class Line:
             waiting.pop(turn.user, None)
         waiting.setdefault(turn.user, False)
 
+    def wants(self, user: Reference) -> bool:
+        """Whether a user is being planned, or is to be: next, or when there is room, the model or a budget."""
+        places = (self.wanted, self.planned_now, *self.crowded_out.values(), self.held_back)
+        return any(user in place for place in places)
+
     def waits(self, user: Reference) -> bool:
-        """Whether a user comes up without being wanted again."""
-        return user in self.held_back or any(user in waiting for waiting in self.crowded_out.values())
+        """Whether a user comes up before long without being wanted again; who only merges may not."""
+        return user in self.held_back or any(user in self.crowded_out[each] for each in (_EXTRACT, _SUMMARISE))
 
     def give_up_claims(self, user: Reference) -> None:
         """All work of a user is under way or done: nothing of it waits."""
@@ -117,12 +125,15 @@ class Line:
             del self.held_back[user]
             self.want(user)
 
-    def _choose(self, has_room: bool) -> Turn | None:
+    def _choose(self, has_room: bool, may_merge: bool) -> Turn | None:
         for priority in (_EXTRACT, _SUMMARISE) if has_room else ():
             if (user := self._first(self.crowded_out[priority])) is not None:
                 return Turn(user, priority)
-        user = self._first(self.wanted)
-        return None if user is None else Turn(user)
+        if (user := self._first(self.wanted)) is not None:
+            return Turn(user)
+        # After what is new: somebody may have said something.
+        user = self._first(self.crowded_out[_MERGE]) if has_room and may_merge else None
+        return None if user is None else Turn(user, _MERGE)
 
     def _first(self, waiting: Iterable[Reference]) -> Reference | None:
         return next((each for each in waiting if each not in self.planned_now), None)

@@ -123,6 +123,48 @@ class Refresh:
         return False
 
 
+@dataclass(slots=True)
+class Window:
+    """When facts of one user are compacted: from when a refresh is due until nothing is left to do.
+
+    What is said meanwhile is compacted with the rest. Times are as in `Refresh`.
+    """
+
+    idle_ms: int
+    age_ms: int
+    is_open: bool = False
+    # Since when something was to be compacted while it was closed, and when it opens by the clock.
+    wanted_since: Instant | None = None
+    due_at: Instant | None = None
+    # It would be open, and waits for the rest of what was said: since when.
+    held_since: Instant | None = None
+    closings: int = 0  # those that it was open for
+
+    def take_up(self, wants: bool, standing: Standing, now: Instant) -> bool:
+        """Whether facts are to be compacted now; `wants`: there is something to do."""
+        if not wants:
+            self.is_open = False
+            self.wanted_since = self.due_at = self.held_since = None
+            if standing.rest_from is None:
+                self.closings = standing.closings
+        elif not self.is_open:
+            self.wanted_since = min(self.wanted_since or now, now)
+            self.due_at = min(standing.heard_at + self.idle_ms, self.wanted_since + self.age_ms)
+            if not (standing.closings > self.closings or now >= self.due_at):
+                self.held_since = None
+            elif not self._waits_for_rest(standing, now):
+                self.is_open, self.closings, self.due_at = True, standing.closings, None
+        return self.is_open
+
+    def _waits_for_rest(self, standing: Standing, now: Instant) -> bool:
+        """Units would be planned before the facts are there that are to be in them; that waits for so long."""
+        if standing.rest_from is None:
+            return False
+        self.held_since = min(self.held_since or now, now)
+        self.due_at = self.held_since + min(self.idle_ms, self.age_ms)
+        return now < self.due_at
+
+
 def read_standing(memory: Memory, now: Instant, idle_ms: int) -> Standing:
     """How a Memory stands."""
     # A turn from the future was recorded before the clock was set back, nobody knows how long ago.

@@ -14,11 +14,14 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+from daemon.building.compacting import Compacting
 from daemon.building.deciding import Deciding
 from daemon.building.engine import Engine, Pace
 from daemon.building.extractions import plan_extractions
+from daemon.building.fusing import Merge
 from daemon.building.line import Line, Turn
 from daemon.building.quiet import close_quiet_chunks
+from daemon.building.recording import GroupRecorder
 from daemon.building.refreshing import Refresh, read_standing
 from daemon.building.replaying import end_replays
 from daemon.building.summaries import plan_summaries
@@ -28,8 +31,9 @@ from daemon.memories import Memories
 from daemon.models.budget import Budget
 from daemon.models.limiter import PRIORITY
 from daemon.reading.recalled import GivenOut, make_ready
-from events.envelope import Reference
+from events.envelope import NewEvent, Reference
 from events.errors import LogDamaged, StoreUnusable
+from events.eventtree import NodesMerged
 from events.log import EventLog
 from events.memory import Task
 from events.registry import read_user_references
@@ -73,7 +77,7 @@ class Worker:
     ) -> None:
         """Without a `budget` there is no limit; `given_out` knows the lines that our own answers said lately.
 
-        Without a `deciding` facts are compared by the built-in embedder.
+        Without a `deciding` facts are compared by the built-in embedder. Where it has units, they are compacted.
         """
         means = Means(log, model, given_out or GivenOut(log.keys.secret, clock))
         self.engine = Engine(means, budget or Budget(0, 0, clock), parameters, report)
@@ -90,7 +94,15 @@ class Worker:
         self._refreshes: dict[Reference, Refresh] = {}
         self._line = Line()
         self.deciding.on_ready = self._line.want
-        memories.on_let_go, memories.on_undone = self._let_go, self.deciding.forget
+        self.compacting: Compacting | None = None
+        self.recorder = GroupRecorder(log, memories, self.planner, report, parameters.write_pause_s)
+        if self.deciding.partitioning is not None:
+            ages = (parameters.idle_s, parameters.refresh_age_s)
+            self.compacting = Compacting(memories, self.deciding.partitioning, clock, report, *ages)
+            self.compacting.on_ready = self._line.want
+        # Merges under way, and whether one of them goes before everything else.
+        self._merging, self._is_one_ahead = 0, False
+        memories.on_let_go, memories.on_undone = self._let_go, self._forget
 
     @property
     def waiting_for_model(self) -> int:
@@ -132,7 +144,7 @@ class Worker:
         line = self._line
         while True:
             woken = line.woken
-            turn = line.take_next(self._has_room())
+            turn = line.take_next(self._has_room(), self._may_merge())
             if turn is None:
                 await woken.wait()
                 continue
@@ -143,6 +155,10 @@ class Worker:
 
     def _has_room(self) -> bool:
         return len(self.in_flight) < self._parameters.concurrency * STARTED_PER_SLOT
+
+    def _may_merge(self) -> bool:
+        """Whether another merge may begin: half of the slots are for what somebody waits for."""
+        return self._merging < max(1, self._parameters.concurrency // 2)
 
     def _go_on(self) -> None:
         """The model answers again."""
@@ -179,6 +195,8 @@ class Worker:
                 due = refresh.due_at is not None and not 0 < refresh.due_at - now <= age_ms
                 if due and not self._line.waits(user):
                     self._line.want(user)
+            for user in () if self.compacting is None else self.compacting.find_due(self._line.held_back):
+                self._line.want(user)
 
     async def _plan_user(self, turn: Turn, tasks: TaskGroup) -> None:
         """Plan one user; what is wrong with one user's events or with the disk must not stop the others."""
@@ -206,10 +224,13 @@ class Worker:
             if not self.engine.blocks(user):
                 self._turned_away.pop(user, None)
             self._refresh_of(user).goes_ahead = True
+            if self._begin_ahead(user, memory, tasks):
+                return
             wanted: Iterator[Work] = chain(
                 plan_extractions(memory, origin),
                 self.deciding.judging.plan(memory, origin),
                 self._plan_refresh(user, memory, origin),
+                self._plan_merges(memory),
             )
             for work in wanted:
                 if (user, work.request) in self.in_flight:
@@ -218,15 +239,40 @@ class Worker:
                     self._refresh_of(user).note_blocked()
                     self._line.hold_back(user)
                     return
-                priority = PRIORITY[work.task]
-                if not self._has_room() or not self._line.may_start(turn, priority):
+                priority, has_room = PRIORITY[work.task], self._has_room()
+                has_room &= work.task is not Task.MERGE or self._may_merge()
+                if not has_room or not self._line.may_start(turn, priority):
                     self._line.crowd_out(turn, priority)
                     return
-                self.in_flight.add((user, work.request))
                 self._refresh_of(user).goes_ahead &= work.task is not Task.EXTRACT
-                tasks.start_soon(self._do, user, work, name=f"worker.{work.task}")
+                self._begin_work(user, work, tasks)
             self._line.give_up_claims(user)
             self._turned_away.pop(user, None)
+
+    def _begin_work(self, user: Reference, work: Work, tasks: TaskGroup, priority: int | None = None) -> None:
+        self.in_flight.add((user, work.request))
+        if isinstance(work, Merge) and self.compacting is not None:
+            self._merging += 1
+            self.compacting.begin(work)
+        tasks.start_soon(self._do, user, work, priority, name=f"worker.{work.task}")
+
+    def _begin_ahead(self, user: Reference, memory: Memory, tasks: TaskGroup) -> bool:
+        """Begin a merge that waited longer than any refresh may, if there is one, as a fresh turn: one at a time.
+
+        Otherwise a daemon that is never quiet would never compact.
+        """
+        if self.compacting is None or self._is_one_ahead or not self.compacting.is_overdue(user):
+            return False
+        if self.engine.blocks(user) or (work := next(self._plan_merges(memory), None)) is None:
+            return False
+        self._is_one_ahead = True
+        self._begin_work(user, work, tasks, PRIORITY[Task.EXTRACT])
+        self._line.want(user)
+        return True
+
+    def _plan_merges(self, memory: Memory) -> Iterator[Merge]:
+        """The groups that are due."""
+        return iter(()) if self.compacting is None else self.compacting.plan(memory, self.in_flight)
 
     def _plan_refresh(self, user: Reference, memory: Memory, origin: Origin) -> Iterator[Work]:
         """The summaries that are due, and those that go ahead. Those under way cost nothing to pass over."""
@@ -244,11 +290,25 @@ class Worker:
 
     def remembers(self, user: Reference) -> bool:
         """Whether anything is known of a user beside the Memory, but for vectors."""
-        return user in self._refreshes or self.deciding.remembers(user)
+        others = (self.deciding, self.compacting)
+        return user in self._refreshes or any(each is not None and each.remembers(user) for each in others)
+
+    def count_planned(self, user: Reference) -> int:
+        """Groups of a user that are to be fused in the background."""
+        compacting, wanted = self.compacting, self._line.wants(user)
+        return 0 if compacting is None else compacting.count_planned(user, is_wanted=wanted)
+
+    def _forget(self, user: Reference) -> None:
+        """Something was undone: nothing that was made of a user's words is kept beside the Memory."""
+        self.deciding.forget(user)
+        if self.compacting is not None:
+            self.compacting.forget(user)
 
     def _let_go(self, user: Reference) -> None:
         """A Memory goes: what is known of its user beside goes with it."""
         self.deciding.let_go(user)
+        if self.compacting is not None:
+            self.compacting.let_go(user)
         refresh = self._refreshes.get(user)
         if refresh is not None and not refresh.is_waiting:
             del self._refreshes[user]
@@ -260,12 +320,14 @@ class Worker:
             refresh = self._refreshes[user] = Refresh(int(idle_s * 1000), int(age_s * 1000))
         return refresh
 
-    async def _do(self, user: Reference, work: Work) -> None:
+    async def _do(self, user: Reference, work: Work, priority: int | None = None) -> None:
         """Do one piece of work to its end: answered, dropped, parked, or put off."""
+        waits = True
         try:
-            await self.engine.do(user, work)
+            await self.engine.do(user, work, self._record, priority)
             # In flight until the Memory knows of the answer: a plan under way may have read the log before it.
             await self._memories.advance(user)
+            waits = False
         except ModelUnavailable:
             self._turned_away.setdefault(user, set()).add(work.request)
         except LogDamaged as error:
@@ -275,4 +337,14 @@ class Worker:
             await anyio.sleep(self._parameters.write_pause_s)
         finally:
             self.in_flight.discard((user, work.request))
+            if isinstance(work, Merge) and self.compacting is not None:
+                self._merging -= 1
+                if priority is not None:
+                    self._is_one_ahead = False
+                self.compacting.end(work, waits=waits)
             self._line.want(user)
+
+    async def _record(self, work: Work, event: NewEvent) -> None:
+        """Record an answer or a parking: a group on the facts as they stand, all else as it was asked for."""
+        record = self.recorder.record if isinstance(event.event, NodesMerged) else self.engine.record
+        await record(work, event)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -13,7 +14,9 @@ from daemon.bus.nats_bus import NatsBus
 from daemon.bus.subjects import control_subject, encode_token, turn_subject
 from daemon.decoders.decoding import Decoder, turn_key
 from daemon.decoders.native import ImportedMemory, Message, Turn, Turns, parse_message
+from daemon.fitting import Fitting
 from daemon.untrusted import Params
+from events.envelope import NewEvent
 from events.errors import InvalidInput
 
 MESSAGES_MAX = 256
@@ -71,9 +74,11 @@ class AllPublished:
 class Publisher:
     """Checks native messages as ingest will, and publishes them in order."""
 
-    def __init__(self, bus: NatsBus, decoder: Decoder) -> None:
+    def __init__(self, bus: NatsBus, decoder: Decoder, fitting: Fitting | None = None) -> None:
+        """`fitting` looks at embeddings."""
         self._bus = bus
         self._decoder = decoder
+        self._fitting = fitting
 
     async def ingest(self, params: IngestParams) -> AllPublished:
         """Publish messages; all are checked before the first is sent.
@@ -84,8 +89,10 @@ class Publisher:
         if not 1 <= len(params.messages) <= MESSAGES_MAX:
             raise InvalidInput(f"messages holds 1 to {MESSAGES_MAX} messages")
         checked = [self._check_message(number, raw) for number, raw in enumerate(params.messages)]
+        if self._fitting is not None:
+            await self._check_embeddings(self._fitting, [events for _, _, events in checked])
         published: list[Published] = []
-        for message, payload in checked:
+        for message, payload, _ in checked:
             try:
                 published.append(await self._publish_turns(message, payload))
             except BusUnavailable as error:
@@ -114,7 +121,16 @@ class Publisher:
         ack = await self._bus.publish(subject, msgspec.json.encode({"type": "turn.retract", **ids}))
         return Closed(ack.stream, ack.seq, ack.duplicate, key)
 
-    def _check_message(self, number: int, raw: dict[str, Any]) -> tuple[Turn | Turns | ImportedMemory, bytes]:
+    async def _check_embeddings(self, fitting: Fitting, messages: Sequence[tuple[NewEvent, ...]]) -> None:
+        numbered = [(number, event) for number, events in enumerate(messages) for event in events]
+        reasons = await fitting.find_unfit([event for _, event in numbered])
+        for (number, _), reason in zip(numbered, reasons, strict=True):
+            if reason is not None:
+                raise InvalidInput(f"message {number}: {reason}")
+
+    def _check_message(
+        self, number: int, raw: dict[str, Any]
+    ) -> tuple[Turn | Turns | ImportedMemory, bytes, tuple[NewEvent, ...]]:
         payload = msgspec.json.encode(raw)
         try:
             message: Message = parse_message(payload)
@@ -122,10 +138,10 @@ class Publisher:
                 raise InvalidInput(
                     "only turn, turns and memory are published here; sessions have their own methods"
                 )
-            self._decoder.check(message)
+            events = self._decoder.check(message)
         except InvalidInput as error:
             raise InvalidInput(f"message {number}: {error}") from None
-        return message, payload
+        return message, payload, events
 
     async def _publish_turns(self, message: Turn | Turns | ImportedMemory, payload: bytes) -> Published:
         keys = _keys_of(message)

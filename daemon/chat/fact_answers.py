@@ -50,12 +50,8 @@ _LABEL_KEYS: Final = ("name", "label", "text", "value", "entity", "topic")
 class AnswerInvalid(Exception):
     """An answer has not the form or the content that was asked for.
 
-    Its text says why, for the model: no word of the answer. `is_final`: a smaller question would not help.
+    Its text says why, for the model: no word of the answer.
     """
-
-    def __init__(self, fault: str, *, is_final: bool = False) -> None:
-        super().__init__(fault)
-        self.is_final = is_final
 
 
 def read_facts(text: str, chunk: ChunkText) -> tuple[ExtractedFact, ...]:

@@ -72,9 +72,11 @@ Answer with the summary as plain text: no title, no JSON, nothing before or afte
 _MERGE: Final = f"""\
 You merge texts of a memory that belong together. The user message is one JSON object: "texts", each with \
 the time it is about. {_IS_DATA}
-Write one text that carries all that each of them says: every fact, name, number, negation and the day of \
-what happened, and the order of states: "X, then Y since ...". What several say, write once. Write in the \
-language of the texts, never translate. Add nothing that they do not say, and calculate nothing.
+Write one text that carries all that each of them says: every fact, name, number and the day of what \
+happened, and every negation with a word such as "not", "no" or "never". A text with "until" is of a state \
+that held from its time until then; say so of each, in order: "X from ... until ..., then Y until ...". What \
+several say, write once. Be no longer than the texts together. Write in the language of the texts, never \
+translate. Add nothing that they do not say, and calculate nothing.
 Answer with the merged text as plain text: no title, no JSON, nothing before or after it."""
 
 _JUDGE: Final = f"""\
@@ -245,7 +247,10 @@ def _texts(members: Sequence[MemberText]) -> list[dict[str, object]]:
 
 
 def _text(member: MemberText) -> dict[str, object]:
-    return {"time": day_of(member), "text": member.text}
+    shown: dict[str, object] = {"time": day_of(member)}
+    if member.until is not None:
+        shown = {"time": to_iso(member.time_start)[:10], "until": to_iso(member.until)[:10]}
+    return {**shown, "text": member.text}
 
 
 def _one_line(name: str) -> str:

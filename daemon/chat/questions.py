@@ -1,7 +1,7 @@
 """What a model is asked for, in as many parts as it takes: facts of a chunk, a summary, a merged text, verdicts.
 
 A question that comes to nothing is asked in halves, one after the other: when one half comes to nothing, so does
-the whole, and the other need not be paid for.
+the whole, and the other need not be paid for. But for merges, which a rule can do, too.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Questions:
             try:
                 return await self._extract_whole(chunk, spending)
             except NotAnswered as failed:
-                if parts is None or failed.is_final:
+                if parts is None:
                     raise AnswerUnusable(failed.reason, spending.usage) from None
         spending.add(Usage(splits=1))
         from daemon.chat.alias_answers import join_aliases  # see `_load_rules`
@@ -118,7 +118,7 @@ class Questions:
                 read = partial(read_summary, interval=interval)
                 return await self._ask(summary_prompt(interval), spending, read)
             except NotAnswered as failed:
-                if parts is None or failed.is_final:
+                if parts is None:
                     raise AnswerUnusable(failed.reason, spending.usage) from None
         spending.add(Usage(splits=1))
         written = [span_of(part.children, await self.summarise(part, spending, depth + 1)) for part in parts]
@@ -128,18 +128,16 @@ class Questions:
         return await self.summarise(IntervalText(interval.scope, tuple(written)), spending, DEPTH_MAX)
 
     async def merge(self, members: tuple[MemberText, ...], spending: Spending) -> str:
-        """One text for all, or for what became of the two halves; a single text stands for itself."""
+        """One text for all; a single text stands for itself.
+
+        Not in parts: the texts of a group are short, and when none of two answers is of use, there is a rule.
+        """
         if len(members) == 1:
             return members[0].text
         try:
-            read = partial(read_merged, members=members)
-            return await self._ask(merge_prompt(members), spending, read)
+            return await self._ask(merge_prompt(members), spending, partial(read_merged, members=members))
         except NotAnswered as failed:
-            if len(members) == 2 or failed.is_final:
-                raise AnswerUnusable(failed.reason, spending.usage) from None
-        spending.add(Usage(splits=1))
-        written = [span_of(half, await self.merge(half, spending)) for half in halve(members)]
-        return await self.merge(tuple(written), spending)
+            raise AnswerUnusable(failed.reason, spending.usage) from None
 
     async def judge(self, pairs: tuple[PairText, ...], spending: Spending) -> tuple[PairVerdict, ...]:
         """A verdict on each pair, of all at once or half by half."""
@@ -148,7 +146,7 @@ class Questions:
             try:
                 return await self._ask(judge_prompt(pairs), spending, partial(read_verdicts, count=len(pairs)))
             except NotAnswered as failed:
-                if len(pairs) == 1 or failed.is_final:
+                if len(pairs) == 1:
                     raise AnswerUnusable(failed.reason, spending.usage) from None
         spending.add(Usage(splits=1))
         first, second = halve(pairs)
@@ -234,3 +232,4 @@ def _load_rules() -> None:
     coverage.missed([text], [""])
     kept.lost([text], "")
     kept.invented([""], text)
+    kept.invented_names([""], text)

@@ -18,11 +18,11 @@ ROOM_FACTOR: Final = 4
 
 
 class NotAnswered(Exception):
-    """There is no answer of use to this question; to a smaller one there may be, unless `is_final`."""
+    """There is no answer of use to this question; to a smaller one there may be."""
 
-    def __init__(self, reason: ParkReason, *, is_final: bool = False) -> None:
+    def __init__(self, reason: ParkReason) -> None:
         super().__init__(reason)
-        self.reason, self.is_final = reason, is_final
+        self.reason = reason
 
 
 class AskPrompt(Protocol):
@@ -58,6 +58,5 @@ async def ask_until_usable(prompt: Prompt, ask: AskPrompt, read: Callable[[str],
         except (AnswerInvalid, JsonUnusable) as invalid:
             reason = ParkReason.ANSWER_INVALID
             if is_repair:
-                is_final = isinstance(invalid, AnswerInvalid) and invalid.is_final
-                raise NotAnswered(reason, is_final=is_final) from None
+                raise NotAnswered(reason) from None
             prompt, is_repair = mending_prompt(prompt, answer.text, str(invalid)), True

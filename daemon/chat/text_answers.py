@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
+from functools import partial
 from typing import Final, cast
 
 from daemon.chat.answers import clean_text
 from daemon.chat.fact_answers import AnswerInvalid
 from daemon.chat.prompts import MISSING_CHARS_MAX, as_json, day_of
+from daemon.offline.joining import label_of
 from daemon.reading import kept
-from daemon.reading.numbers import normal
+from daemon.reading.numbers import normal, values_in
 from events.time import to_datetime
 from projections.ports import IntervalText, MemberText
 
 # 200 words of long ones; a parent reads as many summaries as it has children.
 SUMMARY_CHARS_MAX: Final = 2_400
 SUMMARY_SLACK_CHARS: Final = 80
-# Words that join what stood apart; more is text of the model's own.
-MERGE_GROWTH: Final = 1.3
-MERGE_SLACK_CHARS: Final = 200
 
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 # How models decline in words where an interface has a field for it. Memories are in the third person.
@@ -56,15 +55,38 @@ def read_summary(text: str, interval: IntervalText) -> str:
 
 
 def read_merged(text: str, members: Sequence[MemberText]) -> str:
-    """The text for a group. Raises `AnswerInvalid`, finally when something is lost: fewer texts lose it, too."""
+    """The text for a group. Raises `AnswerInvalid`.
+
+    It is no longer than its members one below the other, each behind its day: that says as much without a model.
+    """
     merged = _read_text(text)
-    if len(merged) > MERGE_GROWTH * sum(len(member.text) for member in members) + MERGE_SLACK_CHARS:
+    if len(merged) >= sum(len(f"{label_of(member)} {member.text}\n") for member in members):
         raise AnswerInvalid("it is longer than the texts together")
-    _refuse_invented(merged, members)
-    lost = kept.lost([member.text for member in members], merged)
+    texts = [member.text for member in members]
+    if kept.is_translated(texts, merged):
+        raise AnswerInvalid("it is in another language than the texts")
+    _refuse_invented(merged, members, in_words=True)
+    more = kept.invented_names(texts, merged)
+    if more:  # as of numbers: the days that the texts are about, and those that their words mean
+        days = [*map(_name_days, members), *map(_name_dates, members)]
+        more = kept.invented_names(texts, merged, also=days)
+    if more:
+        raise AnswerInvalid(f"none of the texts says {_quote(more)}")
+    lost = kept.left_out(texts, merged) or (*kept.lost(texts, merged), *_lost_ends(merged, members))
     if lost:
-        raise AnswerInvalid(f"it lacks {_quote(lost)}", is_final=True)
+        raise AnswerInvalid(f"it lacks {_quote(lost)}")
     return merged
+
+
+def _lost_ends(text: str, members: Sequence[MemberText]) -> Iterator[str]:
+    """The months in which states ended that the text does not name: "2021-06"."""
+    ends = [to_datetime(member.until) for member in members if member.until is not None]
+    if not ends:
+        return
+    said = values_in(normal(text).casefold())
+    for end in ends:
+        if str(end.year) not in said or not said & {str(end.month), f"m{end.month}"}:
+            yield f"{end.year}-{end.month:02}"
 
 
 def _read_text(text: str) -> str:
@@ -95,25 +117,26 @@ def _unwrap(text: str) -> str:
     return clean_text(value) if isinstance(value, str) else text
 
 
-def _refuse_invented(text: str, sources: Sequence[MemberText]) -> None:
+def _refuse_invented(text: str, sources: Sequence[MemberText], *, in_words: bool = False) -> None:
     """Numbers that no source has, in its text or as its day, were made up or calculated; an excuse is no text."""
     texts = [each.text for each in sources]
     excuse = _DECLINES.match(text.replace("’", "'"))
     if excuse and not any(excuse[0] in source for source in texts):
         raise AnswerInvalid("it is an excuse")
-    invented = kept.invented(texts, text)
+    find = partial(kept.invented, texts, text, in_words=in_words)
+    invented = find()
     days = [_name_days(each) for each in sources] if invented else []
     if invented:
-        invented = kept.invented(texts, text, also=days)
+        invented = find(also=days)
     if invented:  # models resolve "last year" although they must not; rightly is right
-        invented = kept.invented(texts, text, also=[*days, *(_name_dates(each) for each in sources)])
+        invented = find(also=[*days, *(_name_dates(each) for each in sources)])
     if invented:
         raise AnswerInvalid(f"none of the texts says {_quote(invented)}")
 
 
 def _name_days(member: MemberText) -> str:
     """The days of a text with the numbers that they may be written with."""
-    days = (to_datetime(at) for at in (member.time_start, member.time_end))
+    days = (to_datetime(at) for at in (member.time_start, member.time_end, member.until) if at is not None)
     return " ".join([day_of(member), *(_name_day(day) for day in days)])
 
 

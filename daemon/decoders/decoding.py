@@ -54,6 +54,8 @@ REVISION_MAX = 2**31
 MEMORY_CHARACTERS_MAX = 8_000
 # The widest embedding that is sold today.
 EMBEDDING_WIDTH_MAX = 4_096
+# A name, not a text.
+EMBEDDING_MODEL_CHARACTERS_MAX = 256
 
 
 class Decoder:
@@ -131,10 +133,10 @@ class Decoder:
             message.subject, payload, reason, place, *ids, *keys, message.published_at, message_id
         )  # fmt: skip
 
-    def check(self, parsed: Message) -> None:
-        """Raise `InvalidInput` when a message would become a dead letter, whenever it is published."""
+    def check(self, parsed: Message) -> tuple[NewEvent, ...]:
+        """The events of a message; `InvalidInput` when it would become a dead letter, whenever it is published."""
         nowhere = BusMessage("", b"", {}, "", 0, 0)
-        self._read(parsed, nowhere, BusPosition("", "", 0))
+        return self._read(parsed, nowhere, BusPosition("", "", 0))
 
     def _read(self, parsed: Message, message: BusMessage, place: BusPosition) -> tuple[NewEvent, ...]:
         match parsed:
@@ -230,6 +232,8 @@ def _belongs(placed: ParsedSubject | None, parsed: Message) -> Message:
 def _read_memory(parsed: ImportedMemory, source: TimeSource) -> MemoryImported:
     if not len(parsed.content.strip()) >= 1 or len(parsed.content) > MEMORY_CHARACTERS_MAX:
         raise InvalidInput(f"the content of a memory has 1 to {MEMORY_CHARACTERS_MAX} characters")
+    if len(parsed.embedding_model or "") > EMBEDDING_MODEL_CHARACTERS_MAX:
+        raise InvalidInput(f"embedding_model has at most {EMBEDDING_MODEL_CHARACTERS_MAX} characters")
     return MemoryImported(
         content=parsed.content,
         turn_id=parsed.id,
@@ -246,9 +250,12 @@ def _pack_embedding(numbers: list[float]) -> str:
     if not 1 <= len(numbers) <= EMBEDDING_WIDTH_MAX:
         raise InvalidInput(f"an embedding has 1 to {EMBEDDING_WIDTH_MAX} numbers")
     try:
-        return b64encode(struct.pack(f"<{len(numbers)}f", *numbers)).decode()
+        packed = struct.pack(f"<{len(numbers)}f", *numbers)
     except OverflowError:
         raise InvalidInput("a number of the embedding is not finite in 32 bits") from None
+    if not any(struct.unpack(f"<{len(numbers)}f", packed)):
+        raise InvalidInput("the embedding is all zeros in 32 bits, and has no direction to compare by")
+    return b64encode(packed).decode()
 
 
 def _revise(said: TurnRecorded, turn_id: str, turn: Reference, revision: int) -> TurnRevised:

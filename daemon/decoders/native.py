@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias, cast, get_args
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
@@ -59,8 +59,14 @@ class ImportedMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     timestamp: Timestamp = None
     agent_id: str | None = None
     metadata: dict[str, Any] | None = None
-    embedding: list[float] | None = None
-    embedding_model: str | None = None
+    embedding: Annotated[
+        list[float] | None,
+        msgspec.Meta(description="Compared with other vectors of its model alone; not all of it is 0."),
+    ] = None
+    embedding_model: Annotated[
+        str | None,
+        msgspec.Meta(description="The model that made it; for one user all vectors of a model have one width."),
+    ] = None
 
 
 class SessionClose(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="session.close"):

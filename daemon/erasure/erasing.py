@@ -45,16 +45,11 @@ from events.erasure import (
     settle_retracted,
     truncate_wal,
 )
+from events.eventtree import NodesMerged, UnitsPartitioned
 from events.faults import fault_point
 from events.kept import find_elsewhere, find_in_words
 from events.log import EventLog
-from events.memory import (
-    FactsAdmitted,
-    FactsExtracted,
-    IntervalSummarised,
-    NodesMerged,
-    UnitsPartitioned,
-)
+from events.memory import FactsAdmitted, FactsExtracted, IntervalSummarised
 from events.reading import read_events
 from events.schema import copies_before_migration
 from events.session import SAID, Erasure, SessionErased, UserErased

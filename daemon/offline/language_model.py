@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 import anyio.to_thread
 
+from daemon.offline.joining import DATED, day_label, join_members, plain
 from daemon.offline.sentences import CJK, split_sentences
 from daemon.offline.small_talk import FILLERS, says_nothing
 from events.decisions import PairVerdict
-from events.time import Instant, to_datetime
 from projections.ports import FactsRead, PairsRead, TextWritten
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ NEW_DAY_BONUS: Final = 1.5
 # Text that is read within 5 ms; more goes to a thread, off the loop.
 INLINE_CHARS_MAX: Final = 1_200
 
-_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_DATED = re.compile(r"(\[\d{1,2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) \d{1,4}\]) +")
 _SPEAKER = re.compile(r"[^\W\d_][\w.'-]*(?: [\w.'-]+){0,3}: ")
 _TERM = re.compile(rf"[^\W_{CJK}]+(?:['’-][^\W_{CJK}]+)*|(?=([{CJK}]{{2}}))")
 
@@ -85,18 +83,13 @@ class OfflineLanguageModel:
         """All members one below the other, each with its day; what another one of that day contains is dropped."""
         kept = tuple(members)
         if sum(len(member.text) for member in kept) <= INLINE_CHARS_MAX:
-            return TextWritten(merge_of(kept))
-        return TextWritten(await anyio.to_thread.run_sync(partial(merge_of, kept)))
+            return TextWritten(join_members(kept), extractive=True)
+        joined = await anyio.to_thread.run_sync(partial(join_members, kept))
+        return TextWritten(joined, extractive=True)
 
     async def judge(self, pairs: Sequence[PairText]) -> PairsRead:
         """What is asked about is near by rule, and a rule has no better judgement: all of it is the same."""
         return PairsRead((PairVerdict.SAME,) * len(pairs))
-
-
-def day_label(at: Instant) -> str:
-    """The prefix of a line: "[8 May 2023]", in UTC; measured to help search (quality.md 1)."""
-    day = to_datetime(at)
-    return f"[{day.day} {_MONTHS[day.month - 1]} {day.year}]"
 
 
 def summary_of(children: Sequence[MemberText]) -> str:
@@ -135,53 +128,20 @@ def _extract(chunk: ChunkText) -> FactsRead:
     return FactsRead(extract_facts(chunk, aliases), aliases=aliases)
 
 
-def merge_of(members: Sequence[MemberText]) -> str:
-    """Every member in the order given, a line each with its day; exact repeats and contained texts dropped.
-
-    The same words on another day are another event and stay (algorithms.md 1, canonical facts).
-    """
-    lines: list[tuple[str, str]] = []
-    for member in members:
-        for line in member.text.splitlines():
-            dated = _DATED.match(line)
-            text = line[dated.end() :].strip() if dated else line.strip()
-            if text:
-                lines.append((dated[1] if dated else day_label(member.time_start), text))
-    kept = [line for index, line in enumerate(lines) if not _is_carried(index, lines)]
-    return "\n".join(f"{day} {text}" for day, text in kept)
-
-
-def _is_carried(index: int, lines: list[tuple[str, str]]) -> bool:
-    """Whether another line of the same day holds this one, the first of equal ones staying."""
-    day, text = lines[index]
-    small = _plain(text)
-    for other, (other_day, other_text) in enumerate(lines):
-        if other == index or other_day != day:
-            continue
-        large = _plain(other_text)
-        if (small == large and other < index) or (small != large and f" {small} " in f" {large} "):
-            return True
-    return False
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split()).rstrip(".!。")
-
-
 def _lines_of(children: Sequence[MemberText]) -> list[_Line]:
     """The different sentences of the children in time order, small talk left out where there is anything else."""
     found: dict[tuple[str, str], _Line] = {}
     for child in sorted(children, key=lambda one: one.time_start):
         day, speaker = day_label(child.time_start), ""
         for paragraph in child.text.splitlines():
-            dated = _DATED.match(paragraph)
+            dated = DATED.match(paragraph)
             # A child that is a summary itself brings the days of its own sentences.
             day, speaker = (dated[1], "") if dated else (day, speaker)
             for sentence in split_sentences(paragraph[dated.end() :] if dated else paragraph):
                 named = _SPEAKER.match(sentence)
                 speaker = named[0] if named else speaker
                 said = _cut(sentence[named.end() :] if named else sentence, SUMMARY_CHARS_MAX // 2)
-                found.setdefault((day, _plain(said)), _Line(said, day, speaker, _terms(said)))
+                found.setdefault((day, plain(said)), _Line(said, day, speaker, _terms(said)))
     lines = list(found.values())
     telling = [line for line in lines if not says_nothing(line.text)] or lines
     # Evenly from the whole interval, not only its begin.

@@ -89,14 +89,18 @@ def language_of(text: str) -> Language:
         if _HANGUL.search(text):
             return "ko"
         return "ja" if _KANA.search(text) else "zh"
-    words = [word.replace("’", "'").casefold() for word in _WORD.findall(text)]
     best: Language = ""
     most = 0
-    for language, function_words in _FUNCTION_WORDS.items():
-        votes = sum(map(function_words.__contains__, words))
+    for language, votes in votes_of(text).items():
         if votes > most:
             best, most = language, votes
     return best
+
+
+def votes_of(text: str) -> dict[Language, int]:
+    """How many function words of each language a text has, as far as languages have spaces."""
+    words = [word.replace("’", "'").casefold() for word in _WORD.findall(text)]
+    return {language: sum(map(listed.__contains__, words)) for language, listed in _FUNCTION_WORDS.items()}
 
 
 def _continues(text: str, dot: int, after: int) -> bool:

@@ -76,7 +76,7 @@ def as_read(fact: ExtractedFact) -> str:
     """
     if (fact.time_end + 1 - fact.time_start) % 1_000:
         return fact.text
-    from daemon.offline.language_model import day_label
+    from daemon.offline.joining import day_label
 
     days = f"{fact.text} {day_label(fact.time_start)}"
     return days if fact.time_end - fact.time_start < _DAY_MS else f"{days} {day_label(fact.time_end)}"

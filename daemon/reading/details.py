@@ -16,7 +16,7 @@ from daemon.offline.sentences import CJK, word_set
 from daemon.reading.numbers import agree, find_numbers, normal, values_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from daemon.offline.spans import Span
     from events.memory import Mention
@@ -35,6 +35,12 @@ _DROPPED: Final = _SMALL | word_set(
 # As many letters as two forms of a name must share: Mel and Melanie, Москва and Москве.
 _STEM_CHARS: Final = 3
 _ACRONYM_CHARS_MAX: Final = 5
+# Who somebody is to another is no name, though it is written like one: Mom, Ihr Mann.
+_KIN: Final = word_set(
+    "mom mum mama mommy mummy mother dad papa daddy father grandma grandpa granny grandmother grandfather aunt"
+    " uncle mann frau mutter vater bruder schwester sohn tochter oma opa tante onkel eltern maman mamá papá abuela"
+    " abuelo"
+)
 _NAMES_TOO: Final = word_set("april june august jan mai")
 # Most sentences end here: no capital behind the first letter but "I".
 _CAPITAL_INSIDE = re.compile(r"(?s).(?!I\b)[A-Z]")
@@ -55,7 +61,7 @@ _EAST_PERSON = re.compile(r"([ァ-ヺー・]{2,20})(?:さん|くん|君|ちゃ�
 
 
 class _Offline(NamedTuple):
-    months: frozenset[str]
+    months: Mapping[str, int]
     find_written: Callable[[str, Instant], list[tuple[int, int, Span]]]
     find_mentions: Callable[[str], tuple[Mention, ...]]
 
@@ -83,9 +89,10 @@ def details_of(sentence: str, *, may_have_dates: bool = True) -> Iterator[Detail
             continue  # "today", "this week": so it is when nothing is said
         dates.append((start, end))
         written = " ".join(text[start:end].split())
-        out = _WRITTEN_OUT.search(written) or not rules.months.isdisjoint(_WORD.findall(written.casefold()))
-        values = frozenset(str(int(digits)) for digits in _DIGITS.findall(written)) if out else frozenset[str]()
-        yield Detail("date", written, values)
+        out = _WRITTEN_OUT.search(written) or any(
+            word in rules.months for word in _WORD.findall(written.casefold())
+        )
+        yield Detail("date", written, frozenset(_values_of(written)) if out else frozenset[str]())
     for number in find_numbers(text):
         if not any(start < number.end and number.start < end for start, end in dates):
             yield Detail("number", number.written, number.values)
@@ -103,6 +110,13 @@ def details_of(sentence: str, *, may_have_dates: bool = True) -> Iterator[Detail
             yield Detail("name", label, parts=parts)
 
 
+def _values_of(written: str) -> Iterator[str]:
+    """The numbers of a date that is written out, and its month as "m5" where it has a name."""
+    months = _offline().months
+    yield from (str(int(digits)) for digits in _DIGITS.findall(written))
+    yield from (f"m{months[word]}" for word in _WORD.findall(written.casefold()) if word in months)
+
+
 @cache
 def _offline() -> _Offline:
     """Imported late: the patterns of dates and names take 70 ms to compile, which no start has to wait for."""
@@ -110,7 +124,7 @@ def _offline() -> _Offline:
     from daemon.offline.dates import find_written
     from daemon.offline.entities import find_mentions
 
-    return _Offline(frozenset(MONTHS), find_written, find_mentions)
+    return _Offline(MONTHS, find_written, find_mentions)
 
 
 def _is_none(label: str, parts: tuple[str, ...]) -> bool:
@@ -120,6 +134,8 @@ def _is_none(label: str, parts: tuple[str, ...]) -> bool:
     if label.isupper() and any(len(part) > _ACRONYM_CHARS_MAX and part.isalpha() for part in label.split()):
         return True
     singular = [part.removesuffix("s") for part in parts]
+    if len(parts) == 1 and parts[0] in _KIN | _DROPPED:
+        return True
     return bool(parts) and all((one in WEEKDAYS or one in MONTHS) and one not in _NAMES_TOO for one in singular)
 
 
@@ -161,10 +177,14 @@ class Carriers:
         if self._has(detail.written):
             return True
         if not detail.values:
-            return self._is_dated
-        # 05/13/2023 is carried by "13 May 2023".
+            return self._has_such_a_day(detail.written)
+        # 05/13/2023 is carried by "13 May 2023", and "8 May" by 8.5.
         ways = ("", "m") if _MONTH_IN_DIGITS.search(detail.written) else ("",)
-        return all(any(way + value in self._values for way in ways) for value in detail.values)
+        return all(
+            any(way + value in self._values for way in ways) or value.removeprefix("m") in self._values
+            for value in detail.values
+            if value not in self._values
+        )
 
     def has_word(self, word: str) -> bool:
         """Whether a word, or another form or the long form of it, is in the texts."""
@@ -174,7 +194,13 @@ class Carriers:
     def _has_name(self, detail: Detail) -> bool:
         """All its parts, also written as one; or, of US and of United States, the other."""
         parts = detail.parts
-        if all(map(self.has_word, parts)) or (len(parts) > 1 and self.has_word("".join(parts))):
+        joined = "".join(parts)
+        if all(map(self.has_word, parts)):
+            return True
+        if len(parts) > 1 and any(
+            abs(len(word) - len(joined)) <= 1 and _are_forms(joined, word)
+            for word in self._stems.get(joined[:_STEM_CHARS], ())
+        ):
             return True
         if detail.written.isupper() and any(detail.written in text for text in self._texts):  # BA of BA283
             return True
@@ -214,11 +240,32 @@ class Carriers:
             stems.setdefault(word[:_STEM_CHARS], set()).add(word)
         return stems
 
+    def _has_such_a_day(self, written: str) -> bool:
+        """Whether there is a day that may be meant: "last Friday" may be "5 May", and no Tuesday."""
+        wanted = _weekdays_in(written)
+        if not wanted:
+            return bool(self._dates)
+        others = [_weekdays_in(date) for date in self._dates]
+        return any(not weekdays or wanted & weekdays for weekdays in others) or bool(
+            wanted & _weekdays_in(self._folded)
+        )
+
     @cached_property
-    def _is_dated(self) -> bool:
+    def _dates(self) -> list[str]:
+        """The dates of the texts, as written."""
         from daemon.offline.dates import find_written
 
-        return any(find_written(normal(text), _DAY_AT) for text in self._texts)
+        texts = [normal(text) for text in self._texts]
+        return [text[start:end] for text in texts for start, end, _ in find_written(text, _DAY_AT)]
+
+
+def _weekdays_in(text: str) -> set[int]:
+    """Which days of the week a text names."""
+    from daemon.offline.date_words import WEEKDAYS
+
+    words = _WORD.findall(text.casefold())
+    found = (WEEKDAYS.get(word, WEEKDAYS.get(word.removesuffix("s"))) for word in words)
+    return {day for day in found if day is not None}
 
 
 def _are_forms(one: str, other: str) -> bool:

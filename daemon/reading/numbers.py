@@ -27,6 +27,15 @@ _ENGLISH: Final[Mapping[str, int]] = {
     **{word: value for value, word in enumerate(_SIMPLE)},
     **{word: 20 + 10 * index for index, word in enumerate(_TENS)},
 }
+# Said in a text for a digit of another, case-folded; not looked for themselves: (the first one's worth, the step).
+_FOREIGN_ROWS: Final = (
+    (13, 1, "dreizehn vierzehn fünfzehn sechzehn siebzehn achtzehn neunzehn"),
+    (13, 1, "treize quatorze quinze seize"),
+    (13, 1, "trece catorce quince dieciséis diecisiete dieciocho"),
+    (30, 10, "dreissig vierzig fünfzig sechzig siebzig achtzig neunzig"),
+    (30, 10, "trente quarante cinquante soixante"),
+    (30, 10, "treinta cuarenta cincuenta sesenta setenta ochenta noventa"),
+)
 _SCALES: Final[Mapping[str, int]] = {
     **dict.fromkeys(("hundred", "hundert"), 100),
     **dict.fromkeys(("thousand", "tausend", "mil"), 1000),
@@ -109,6 +118,8 @@ def find_numbers(text: str) -> Iterator[Number]:
         else:
             values = set(_values_of(digits, (match["suffix"] or "").strip().casefold()))
             values |= {_times_scale(value, _SCALES[word]) for value in values if word in _SCALES}
+            if word in ("uhr", "o'clock", "heures"):
+                values |= {other for value in values for other in _hours(f"{value}:00")}
             if len(digits) == 2 and text[match.start() - 1 : match.start()] == "'":  # '98
                 values |= {f"19{digits}", f"20{digits}"}
         if values:
@@ -147,10 +158,14 @@ def values_in(text: str) -> set[str]:
         if value is not None:
             values.add(str(value))
         last = value
+    for ones, tens in _GERMAN_NUMBER.findall(text):
+        values.add(str({**words, "ein": 1}[ones] + words[tens]))
     if not text.isascii():
         from daemon.offline.dates_east import number_of
 
         values.update(str(number_of(run)) for run in _EAST_NUMBER.findall(text))
+        for year in _EAST_YEAR.findall(text):
+            values.add("".join(str(number_of(sign)) for sign in year))
     return values
 
 
@@ -259,7 +274,8 @@ def _number_words() -> Mapping[str, int]:
     from daemon.offline.date_words import AMOUNTS
 
     foreign = {word: least for word, (least, most) in AMOUNTS.items() if least == most and " " not in word}
-    return {**foreign, **_LOOSE, **_ENGLISH}
+    rows = {word: first + step * at for first, step, row in _FOREIGN_ROWS for at, word in enumerate(row.split())}
+    return {**foreign, **rows, **_LOOSE, **_ENGLISH}
 
 
 @cache
@@ -291,4 +307,9 @@ _PART = re.compile(r"\d+")
 _MARK = re.compile(r"[.,']")
 _GROUPED = re.compile(r"\d{1,3}([.,'])\d{3}(?:\1\d{3})*")
 _WORD = re.compile(rf"[^\W\d_{CJK}]+")
+_GERMAN_NUMBER = re.compile(
+    "(ein|zwei|drei|vier|fünf|sechs|sieben|acht|neun)und"
+    "(zwanzig|dreissig|vierzig|fünfzig|sechzig|siebzig|achtzig|neunzig)"
+)
+_EAST_YEAR = re.compile("[〇零一二三四五六七八九]{4}")
 _EAST_NUMBER = re.compile("[〇零一二三四五六七八九十两兩]{1,3}")

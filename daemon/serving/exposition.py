@@ -84,6 +84,7 @@ def _show_status(status: DaemonStatus) -> Iterator[Metric]:
     yield _counter("model_questions_failed", "Those of them that came to nothing.", worker.questions_failed)
     yield _counter("model_answers_recorded", "Questions whose answer stood in the log already.", worker.recorded)
     yield _gauge("worker_waiting_for_model", "Pieces of work that wait for a model.", worker.waiting_for_model)
+    yield _gauge("groups_planned", "Groups that are to be fused in the background.", worker.planned)
     yield _gauge("parked_work", "Pieces of work that were given up until somebody looks.", worker.parked)
     yield _gauge("vectors_waiting", "Memories whose vectors are not made yet.", status.models.vectors_waiting)
     of_nodes = status.models.node_vectors_waiting

@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from daemon.asking.answers import Answerer
 from daemon.asking.differences import Differences, DiffParams
 from daemon.asking.listings import Listings, NoParams, SessionParams, UserParams, find_user
+from daemon.asking.merges import Merges, MergesParams
 from daemon.asking.query_params import QueryParams
 from daemon.asking.session_events import SessionEvents, SessionEventsParams
 from daemon.asking.structures import FactsParams, PageParams, Structures
 from daemon.asking.tree_nodes import TreeNodesReader, TreeParams
 from daemon.asking.why import Provenance, WhyParams
-from daemon.building.compaction import CompactionResult, Compactor
+from daemon.building.compacted import CompactionResult
+from daemon.building.compaction import Compactor
 from daemon.building.corrections import Corrections, CorrectParams, FactParams, PinParams
+from daemon.building.policies import Policies, PolicyParams
 from daemon.building.replaying import Replaying, ReplayParams
+from daemon.building.undoing import Undone
 from daemon.bus.publishing import CloseParams, IngestParams, Publisher, RetractParams
 from daemon.dead_letters import DeadLetters, LetterParams, LettersParams
 from daemon.erasure.forgetting import Forgetter
@@ -56,7 +60,11 @@ METHODS: dict[str, str] = {
     "trees.list": "the MemTrees of a user, the largest first",
     "trees.get": "one MemTree from its root downwards, with the texts that its nodes have",
     "units.list": "the EventTree units of a user and their groups, page by page",
-    "units.compact": "merge redundant facts until a ratio is reached",
+    "units.compact": "merge redundant facts until a ratio is reached, or show beforehand what that would take",
+    "units.undo": "take groups apart again: their facts are searched by themselves",
+    "units.policy": "how far a user's memory is compressed, and who says so",
+    "units.set_policy": "say how far a user's memory is compressed",
+    "units.merges": "the texts of groups and of their members, page by page: what a merge model learns from",
     "dead_letters.list": "input that could not be decoded, with its reason",
     "dead_letters.get": "one dead letter with its content",
     "dead_letters.retry": "decode a dead letter again and record what it says",
@@ -76,10 +84,22 @@ METHODS: dict[str, str] = {
 
 
 class CompactParams(Params, frozen=True, kw_only=True):
-    """Parameters of `units.compact`; without a ratio that of the configuration."""
+    """Parameters of `units.compact`; without a ratio that of the user's policy, else of the configuration.
+
+    With `dry_run` nothing is changed. With `reindex` the units are made anew first; groups stay as they are.
+    """
 
     user_id: str
     ratio: float | None = None
+    dry_run: bool = False
+    reindex: bool = False
+
+
+class UndoParams(Params, frozen=True, kw_only=True):
+    """Parameters of `units.undo`: the ids of groups; without any, all of the user's."""
+
+    user_id: str
+    groups: list[str] | None = None
 
 
 class ForgetParams(Params, frozen=True, kw_only=True):
@@ -111,6 +131,8 @@ class Answering:
     publisher: Publisher
     forgetter: Forgetter
     compactor: Compactor
+    policies: Policies
+    merges: Merges
     dead_letters: DeadLetters
     parked: Parked
     session_events: SessionEvents
@@ -134,12 +156,6 @@ def make_handlers(parts: Answering) -> Handlers:
             return await parts.forgetter.preview(params.user_id, None)
         return await parts.forgetter.forget_user(params.user_id)
 
-    async def compact(params: CompactParams) -> CompactionResult:
-        if params.ratio is not None and not 0 <= params.ratio < 1:
-            raise InvalidInput("ratio is the share of nodes to remove, from 0 to below 1")
-        user = await find_user(parts.log, params.user_id)
-        return await parts.compactor.compact(user, params.ratio)
-
     listings, structures, letters = parts.listings, parts.structures, parts.dead_letters
     table: Handlers = {
         "query": Method(QueryParams, parts.answerer.query, False, READ_DEADLINE_S),
@@ -160,8 +176,7 @@ def make_handlers(parts: Answering) -> Handlers:
         "facts.pin": Method(PinParams, parts.corrections.pin, True, WRITE_DEADLINE_S),
         "trees.list": Method(PageParams, structures.trees, False, READ_DEADLINE_S),
         "trees.get": Method(TreeParams, parts.tree_nodes.tree, False, READ_DEADLINE_S),
-        "units.list": Method(PageParams, structures.units, False, READ_DEADLINE_S),
-        "units.compact": Method(CompactParams, compact, True, WORK_DEADLINE_S),
+        **_unit_methods(parts),
         "dead_letters.list": Method(LettersParams, letters.list, False, READ_DEADLINE_S),
         "dead_letters.get": Method(LetterParams, letters.get, False, READ_DEADLINE_S),
         "dead_letters.retry": Method(LetterParams, letters.retry, True, WRITE_DEADLINE_S),
@@ -180,3 +195,27 @@ def make_handlers(parts: Answering) -> Handlers:
     }
     assert table.keys() == METHODS.keys()
     return table
+
+
+def _unit_methods(parts: Answering) -> Handlers:
+    """Those about EventTree units."""
+
+    async def compact(params: CompactParams) -> CompactionResult:
+        if params.ratio is not None and not 0 <= params.ratio < 1:
+            raise InvalidInput("ratio is the share of nodes to remove, from 0 to below 1")
+        user = await find_user(parts.log, params.user_id)
+        act = parts.compactor.preview if params.dry_run else parts.compactor.compact
+        return await act(user, params.ratio, reindex=params.reindex)
+
+    async def undo(params: UndoParams) -> Undone:
+        user = await find_user(parts.log, params.user_id)
+        return await parts.compactor.undo(user, params.groups)
+
+    return {
+        "units.list": Method(PageParams, parts.structures.units, False, READ_DEADLINE_S),
+        "units.compact": Method(CompactParams, compact, True, WORK_DEADLINE_S),
+        "units.undo": Method(UndoParams, undo, True, WRITE_DEADLINE_S),
+        "units.policy": Method(UserParams, parts.policies.get, False, READ_DEADLINE_S),
+        "units.set_policy": Method(PolicyParams, parts.policies.set, True, WRITE_DEADLINE_S),
+        "units.merges": Method(MergesParams, parts.merges.merges, False, READ_DEADLINE_S),
+    }

@@ -1,7 +1,7 @@
 """Which method an HTTP request asks for, and with what parameters: the table of routes and its reading.
 
 Nothing here does input or output. A variable of a path is named as the parameter that it fills; what else a
-method takes stands in the query string (GET, DELETE) or in a JSON body (POST).
+method takes stands in the query string (GET, DELETE) or in a JSON body (POST, PUT).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from daemon.serving.http_failures import PathUnknown, TargetMalformed, VerbRefus
 from daemon.serving.protocol import ParamsRefused
 
 QUERY_PARAMETERS_MAX = 64  # No method has ten.
+# Verbs whose parameters stand in a JSON body; of the others they stand in the query string.
+BODY_VERBS = frozenset({"POST", "PUT"})
 TEXT = "text/plain; version=0.0.4; charset=utf-8"  # As Prometheus names its exposition format.
 
 
@@ -90,6 +92,10 @@ ROUTES_LISTED: tuple[Route, ...] = (
     Route("GET", f"{_USER}/tree", "trees.get"),
     Route("GET", f"{_USER}/units", "units.list"),
     Route("POST", f"{_USER}/units/compact", "units.compact"),
+    Route("POST", f"{_USER}/units/undo", "units.undo"),
+    Route("GET", f"{_USER}/units/policy", "units.policy"),
+    Route("PUT", f"{_USER}/units/policy", "units.set_policy"),
+    Route("GET", f"{_USER}/units/merges", "units.merges"),
     Route("GET", f"{_USER}/why/{{memory_id}}", "why"),
     Route("GET", f"{_USER}/digest", "digest"),
     Route("GET", f"{_USER}/diff", "diff"),

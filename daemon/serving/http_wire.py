@@ -29,7 +29,7 @@ from daemon.serving.http_failures import (
     explain,
     failure_of,
 )
-from daemon.serving.http_routes import TEXT, Route, Routes, join_params, read_query, type_texts
+from daemon.serving.http_routes import BODY_VERBS, TEXT, Route, Routes, join_params, read_query, type_texts
 from daemon.serving.http_stream import Stream, StreamOptions, read_options
 from daemon.serving.protocol import LineUnreadable
 from daemon.serving.socket_connection import AT_ONCE_MAX, Connection
@@ -294,7 +294,7 @@ def _read_body(asked: _Asked) -> dict[str, object]:
     """The parameters in the body. Raises HttpError."""
     if not asked.body:
         return {}
-    if asked.verb != "POST":
+    if asked.verb not in BODY_VERBS:
         raise BodyNotWanted
     if not asked.is_json:
         raise BodyNotJson

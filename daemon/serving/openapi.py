@@ -15,7 +15,7 @@ import msgspec
 
 from daemon.serving.handlers import METHODS, Answering, make_handlers
 from daemon.serving.http_failures import JSON, Failure
-from daemon.serving.http_routes import ROUTES_LISTED, TEXT, Route
+from daemon.serving.http_routes import BODY_VERBS, ROUTES_LISTED, TEXT, Route
 from daemon.serving.http_stream import EVENT_STREAM, NDJSON
 from daemon.serving.protocol import Handlers
 
@@ -110,7 +110,7 @@ def _operation(route: Route, taken: JsonObject, result: JsonObject, failure: Jso
     required = set(taken.get("required", ()))
     in_path, rest = set(route.variables), {name: given[name] for name in given if name not in route.variables}
     parameters = [_parameter(name, "path", given[name], required=True) for name in given if name in in_path]
-    if route.verb != "POST":
+    if route.verb not in BODY_VERBS:
         parameters += [_parameter(name, "query", rest[name], required=name in required) for name in rest]
     elif rest:
         needed = sorted(required - in_path)

@@ -29,6 +29,7 @@ from daemon.upkeep.demo_conversation import (
 )
 from memforest import AsyncClient
 from memforest.errors import DaemonUnreachable
+from memforest.fact_types import Fact
 from memforest.types import Answer, Memory
 
 # A question passes when its memory is among the first so many.
@@ -75,6 +76,7 @@ def _start_daemon(folder: Path) -> subprocess.Popen[bytes]:
     home = str(Path(daemon.__file__).parent.parent)
     program = "from daemon.cli import main; main()"
     arguments = ["run", "--embedded-bus", "--data", str(folder)]
+    # What is configured here must neither change what is shown nor lend its store, bus or model.
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MEMFOREST_")}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
     with (folder / "daemon.log").open("wb") as log:
@@ -104,23 +106,16 @@ async def _show_everything(run: _Run, client: AsyncClient) -> int:
     console = run.console
     turns = await _publish(run, client)
     facts, trees = await _count(client)
+    units = await client.units(DEMO_USER_ID, limit=LISTED_MAX)
     console.print(
-        f"\n[bold]Asking[/] {len(QUESTIONS)} questions of {facts} facts in {trees} trees. A question is ok when "
-        f"what answers it is among the first {PLACES} memories; they are shown with rank, time and source.\n"
+        f"\n[bold]Asking[/] {len(QUESTIONS)} questions of {facts} facts in {trees} trees. In the background "
+        f"{len(units.groups)} groups were made of them, {units.nodes} nodes in all. A question is ok when what "
+        f"answers it is among the first {PLACES} memories; they are shown with rank, time and source.\n"
     )
     for question in QUESTIONS:
         await _ask(run, client, question, forgotten=False)
-    compaction = await client.compact(DEMO_USER_ID, COMPACTION_RATIO)
-    console.print(
-        f"\n[bold]Compacted[/] {compaction.nodes_before} nodes to {compaction.nodes_after} "
-        f"({compaction.cut:.0%} fewer than facts) in {compaction.groups} groups"
-    )
-    receipt = await client.forget_session(DEMO_USER_ID, DEMO_FORGOTTEN_SESSION_ID)
-    console.print(
-        f"[bold]Forgot[/] session {DEMO_FORGOTTEN_SESSION_ID}: {receipt.events_voided} events voided, "
-        f"{receipt.words_erased} words and {receipt.names_erased} names erased\n"
-    )
-    await _wait_until_built(client)
+    await _compact(run, client)
+    await _forget(run, client)
     console.print("[bold]Asking again[/]\n")
     for question in QUESTIONS:
         await _ask(run, client, question, forgotten=True)
@@ -159,15 +154,70 @@ async def _wait_until_built(client: AsyncClient) -> None:
             await anyio.sleep(0.05)
 
 
-async def _count(client: AsyncClient) -> tuple[int, int]:
-    facts = 0
+async def _facts(client: AsyncClient) -> list[Fact]:
+    facts: list[Fact] = []
     after: str | None = None
     while True:
         page = await client.facts(DEMO_USER_ID, limit=LISTED_MAX, after=after)
-        facts += len(page.facts)
+        facts += page.facts
         after = page.next
         if after is None:
-            return facts, len(await client.trees(DEMO_USER_ID, limit=LISTED_MAX))
+            return facts
+
+
+async def _count(client: AsyncClient) -> tuple[int, int]:
+    """Facts and trees."""
+    return len(await _facts(client)), len(await client.trees(DEMO_USER_ID, limit=LISTED_MAX))
+
+
+async def _compact(run: _Run, client: AsyncClient) -> None:
+    """Undo what the background merged, and compact when asked: first what that would do, then really.
+
+    Which groups the background makes depends on when it comes to it; those that are asked for do not.
+    """
+    undone = await client.undo_compaction(DEMO_USER_ID)
+    planned = await client.compact(DEMO_USER_ID, COMPACTION_RATIO, dry_run=True, reindex=True)
+    left = len((await client.units(DEMO_USER_ID, limit=LISTED_MAX)).groups)
+    done = await client.compact(DEMO_USER_ID, COMPACTION_RATIO, reindex=True)
+    run.console.print(
+        f"\n[bold]Undone[/] {undone.groups} groups taken apart: {undone.facts} facts stand by themselves again\n"
+        f"[bold]Dry run[/] {planned.nodes_before} nodes would become {planned.nodes_after} in {planned.groups} "
+        f"groups, put together by rule since no model is configured\n"
+        f"[bold]Compacted[/] {done.nodes_before} nodes to {done.nodes_after} ({done.cut:.0%} less) in "
+        f"{done.groups} groups; every fact stays behind its group"
+    )
+    if left:
+        run.failures.append(f"compaction: {left} groups stand after undoing all of them and a dry run")
+    if (planned.nodes_after, planned.groups) != (done.nodes_after, done.groups):
+        run.failures.append("compaction: it did something else than its dry run said")
+
+
+async def _forget(run: _Run, client: AsyncClient) -> None:
+    """Forget a session: what groups have of it goes, all others stay."""
+    before = await _groups(client)
+    theirs = {
+        fact.id
+        for fact in await _facts(client)
+        if any(source.session_id == DEMO_FORGOTTEN_SESSION_ID for source in fact.sources)
+    }
+    receipt = await client.forget_session(DEMO_USER_ID, DEMO_FORGOTTEN_SESSION_ID)
+    await _wait_until_built(client)
+    after = await _groups(client)
+    others = [members for members in before if members.isdisjoint(theirs)]
+    # One that stays may have taken in more meanwhile.
+    lost = sum(1 for members in others if not any(members <= each for each in after))
+    run.console.print(
+        f"[bold]Forgot[/] session {DEMO_FORGOTTEN_SESSION_ID}: {receipt.events_voided} events voided, "
+        f"{receipt.words_erased} words and {receipt.names_erased} names erased; {len(others) - lost} of the "
+        f"{len(others)} groups without a part in it stand\n"
+    )
+    if lost:
+        run.failures.append(f"forgetting: {lost} groups are gone that had no part in the session")
+
+
+async def _groups(client: AsyncClient) -> list[frozenset[str]]:
+    """The members of each group."""
+    return [frozenset(group.members) for group in (await client.units(DEMO_USER_ID, limit=LISTED_MAX)).groups]
 
 
 async def _ask(run: _Run, client: AsyncClient, question: DemoQuestion, *, forgotten: bool) -> None:
@@ -180,12 +230,11 @@ async def _ask(run: _Run, client: AsyncClient, question: DemoQuestion, *, forgot
     mark = "[green]ok[/]  " if problem is None else "[red]FAIL[/]"
     run.console.print(f"{mark} [dim]{question.kind:16}[/] {escape(question.text)}")
     expected = [] if forgotten and question.kind is QuestionKind.FORGOTTEN else list(question.expects)
-    shown = [
-        (rank, memory)
-        for rank, memory in enumerate(answer.memories, start=1)
-        if any(meets(memory, evidence) for evidence in expected)
-    ]
-    for rank, memory in shown[: len(expected)]:
+    shown: dict[int, Memory] = {}
+    for evidence in expected:
+        found = [(rank, each) for rank, each in enumerate(answer.memories, start=1) if meets(each, evidence)]
+        shown.update(found[:1])
+    for rank, memory in sorted(shown.items(), key=lambda each: each[0]):
         sources = ", ".join(f"{source.session_id}/{source.turn_id}" for source in memory.sources)
         text = " ".join(memory.text.split())
         text = text if len(text) <= TEXT_SHOWN else text[: TEXT_SHOWN - 1] + "…"
@@ -254,6 +303,8 @@ async def _stay(console: Console, folder: Path, process: subprocess.Popen[bytes]
         f"  memforest sessions {DEMO_USER_ID}\n"
         f"  memforest facts {DEMO_USER_ID}\n"
         f"  memforest tree {DEMO_USER_ID}\n"
+        f"  memforest units {DEMO_USER_ID}\n"
+        f"  memforest compact --user {DEMO_USER_ID} --ratio .7 --dry-run\n"
         f"  memforest status\n"
         f"  memforestd verify --data {folder}"
     )

@@ -14,6 +14,7 @@ from daemon.upkeep.doctor_bus import bus_in_use, examine_bus
 from daemon.upkeep.doctor_chat import examine_chat, examine_transport
 from daemon.upkeep.doctor_embedder import examine_embedder
 from daemon.upkeep.doctor_host import examine_host
+from daemon.upkeep.doctor_spaces import examine_spaces
 from daemon.upkeep.doctor_store import MEND_DAMAGE, examine_directory, examine_running, examine_store
 from daemon.upkeep.findings import Finding
 from events.errors import StoreUnusable
@@ -31,6 +32,7 @@ async def examine(config: Config) -> list[Finding]:
         *await examine_bus(config),
         *await examine_chat(config),
         await examine_embedder(config),
+        *await examine_spaces(config),
         *examine_transport(config),
     ]
 

@@ -72,6 +72,8 @@ def _passage(place: int, memory: Memory, best: float) -> Table:
         caption = f" ({part.caption})" if part.caption else ""
         grid.add_row("", Text(tidy(f"{part.kind}: {part.reference}{caption}"), style="dim"))
     for member in memory.members or ():
+        if member.text in memory.text:
+            continue  # a group that was put together says what its members say
         grid.add_row("", Text(tidy(f"· {shown(member.said_at, people=True)[:10]}  {member.text}"), style="dim"))
     # The id is what `why` takes.
     grid.add_row("", Text(" · ".join(filter(None, (_sources(memory), memory.id))), style="dim"))

@@ -11,7 +11,7 @@ from memforest.commands.answer_view import NOBODY, is_unknown, show_answer, show
 from memforest.commands.completing import complete_user
 from memforest.commands.filtering import with_filters
 from memforest.commands.options import with_daemon
-from memforest.output import Screen
+from memforest.output import Screen, counted, tidy
 
 if TYPE_CHECKING:
     from memforest.client import Client
@@ -81,6 +81,10 @@ def _remark(screen: Screen, answer: Answer, *, past: bool) -> None:
         screen.note(NOBODY)
     elif answer.insufficient and answer.memories:
         screen.note("Perhaps none of this answers it.")
+    for space in answer.spaces or ():
+        if not (space.reached or space.ours) and space.memories:
+            model = space.model or "a model without a name"
+            screen.note(f"By words alone: {counted(space.memories, 'memory')} with vectors of {tidy(model)}.")
     if answer.redacted:
         screen.note(f"The words of {answer.redacted} events before are gone.")
     if not mark.is_current and not past:

@@ -13,7 +13,7 @@ import click
 from memforest.commands.completing import complete_session, complete_user
 from memforest.commands.options import with_daemon
 from memforest.commands.sending import WAIT_TIMEOUT_S, Sent, Waiting, send_file, show_summary, summary_of
-from memforest.importing.entries import Chosen, Found, Skipped
+from memforest.importing.entries import CLIP_S, Chosen, Found, Skipped
 from memforest.importing.formats import READERS, read_export, recognise, records_of
 from memforest.output import counted
 
@@ -39,6 +39,9 @@ class Content:
     dated: Counter[str] = field(default_factory=Counter[str])
     reasons: Counter[str] = field(default_factory=Counter[str])
     refused: int = 0
+    embedded: int = 0
+    unnamed: int = 0
+    bare: int = 0
     skipped: list[Skipped] = field(default_factory=list[Skipped])
 
     def count(self, found: Found) -> None:
@@ -51,6 +54,9 @@ class Content:
         number = len(body["turns"]) if body["type"] == "turns" else 1
         self.turns += 0 if body["type"] == "memory" else number
         self.memories += body["type"] == "memory"
+        self.embedded += "embedding" in body
+        self.unnamed += "embedding" in body and not body.get("embedding_model")
+        self.bare += found.bare
         self.dated[found.dated] += number
 
     def skip(self, skipped: Skipped) -> None:
@@ -77,6 +83,17 @@ class Content:
 )
 @click.option("--user", shell_complete=complete_user, help="Whose memory it goes to, whomever the file names.")
 @click.option("--session", shell_complete=complete_session, help="Put everything into this session.")
+@click.option("--embedding-model", metavar="NAME", help="The model that made FILE's embeddings (mem0, m3).")
+@click.option("--no-embeddings", is_flag=True, help="Take texts alone; the daemon's own embedder sees to them.")
+@click.option("--begins", metavar="TIME", help="When the video of an m3 graph begins, in ISO 8601.")
+@click.option(
+    "--clip-seconds",
+    "clip_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=CLIP_S,
+    show_default=True,
+    help="How long a clip of an m3 graph is.",
+)
 @click.option("--wait", is_flag=True, help="Return when the memory is built.")
 @click.option(
     "--wait-timeout", "wait_timeout_s", type=click.FloatRange(min=0), default=WAIT_TIMEOUT_S, hidden=True
@@ -95,6 +112,10 @@ def import_file(
     wait_timeout_s: float,
     dry_run: bool,
     restart: bool,
+    embedding_model: str | None,
+    no_embeddings: bool,
+    begins: str | None,
+    clip_s: float,
 ) -> None:
     """Import what another system exported into FILE.
 
@@ -102,11 +123,12 @@ def import_file(
     never keeps the rest from coming in.
     """
     form = recognise(file) if form == "auto" else form
-    chosen = Chosen(user, session, file.stem)
+    chosen = Chosen(user, session, file.stem, embedding_model, not no_embeddings, begins, clip_s)
     content = _read_through(file, form, chosen)
     sent: Sent | None = None
     if not dry_run and content.messages:
-        selection = f"import {form} {user or ''} {session or ''}"
+        chosen_beside = [str(each) for each in (embedding_model, no_embeddings, begins, clip_s) if each]
+        selection = f"import {form} {user or ''} {session or ''} {' '.join(chosen_beside)}"
         records = records_of(file, form, chosen)
         waiting = Waiting(wait, wait_timeout_s)
         sent = send_file(client, file, records, content.messages, selection, waiting, restart, content.refuse)
@@ -139,6 +161,8 @@ def _described(form: str, content: Content) -> dict[str, object]:
         "format": form,
         "turns": content.turns,
         "memories": content.memories,
+        "embeddings": content.embedded,
+        "embeddings_left_out": content.bare,
         "sessions": len(content.session_ids),
         "times": {name: content.dated[name] for name in ("itself", "session", "nowhere")},
         "skipped": sum(content.reasons.values()),
@@ -154,6 +178,15 @@ def _show(screen: Screen, form: str, content: Content, sent: Sent | None) -> Non
         screen.line(f"{form}: {memories}{counted(content.turns, 'turn')} in {sessions}; nothing was sent.")
     else:
         show_summary(screen, sent)
+    if content.unnamed:
+        screen.note(
+            f"{counted(content.unnamed, 'embedding')} without the name of a model: --embedding-model NAME tells "
+            "it, and questions are asked with vectors of that model."
+        )
+    if content.bare:
+        screen.note(
+            f"{counted(content.bare, 'embedding')} left out: no list of finite numbers that are not all 0."
+        )
     if content.dated["session"]:
         screen.note(f"{content.dated['session']} have no time of their own and take that of their session.")
     if content.dated["nowhere"]:

@@ -1,4 +1,4 @@
-"""`sessions`, `close` and `compact`: what is kept, and making it less."""
+"""`sessions` and `close`: what is kept, session by session."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import click
 from memforest import calls
 from memforest.commands.completing import complete_session, complete_user
 from memforest.commands.options import warn_of_unknown, with_daemon
-from memforest.output import counted
 
 if TYPE_CHECKING:
     from memforest.client import Client
     from memforest.output import Screen
-    from memforest.structures import Compaction
     from memforest.types import Session, SessionClosed
 
 
@@ -60,32 +58,3 @@ def close(client: Client, screen: Screen, user: str, session: str) -> None:
 
     warn_of_unknown(client, screen, user, session)
     screen.answer(client, calls.close_session(user, session), show)
-
-
-@click.command()
-@click.option("--user", required=True, shell_complete=complete_user, help="Whose memory.")
-@click.option(
-    "--ratio",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    default=0.5,
-    show_default=True,
-    help="The share of nodes to merge away.",
-)
-@with_daemon
-def compact(client: Client, screen: Screen, user: str, ratio: float) -> None:
-    """Merge what is alike in a user's memory into groups. The words stay."""
-
-    def show(done: Compaction) -> None:
-        loss = "" if done.loss_bound is None else f" Loss bound {done.loss_bound:.4g}."
-        screen.line(
-            f"{counted(done.facts, 'fact')} in {counted(done.units, 'unit')}: "
-            f"{counted(done.nodes_before, 'node')} became {done.nodes_after} "
-            f"({done.cut:.1%} less, {counted(done.groups, 'group')}).{loss}"
-        )
-        if done.parked:
-            screen.line(f"{counted(done.parked, 'planned group')} given up; see: memforest parked list")
-        if done.waiting:
-            why = f": {done.waits_for}" if done.waits_for else ""
-            screen.line(f"{counted(done.waiting, 'planned group')} left for later{why}. Run it again to go on.")
-
-    screen.answer(client, calls.compact(user, ratio), show)

@@ -1,8 +1,7 @@
-"""`tree` and `units`: the two structures of a memory, to be read on a terminal."""
+"""`tree`: the MemTrees of a memory, to be read on a terminal."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -12,18 +11,16 @@ from memforest.commands.answer_view import NOBODY
 from memforest.commands.completing import complete_scope, complete_user
 from memforest.commands.options import with_daemon
 from memforest.errors import NotFound
-from memforest.output import counted, shown
+from memforest.output import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from memforest.client import Client
     from memforest.output import Screen
-    from memforest.structures import Group, Tree, TreeNode, TreeNodes, Unit
+    from memforest.structures import Tree, TreeNode, TreeNodes
     from memforest.wire import JsonObject
 
-# A page stays far below an answer's bound.
-_PAGE = 500
 _TREES_MAX = 1_000
 # As many digits of a scene's id as people see.
 _ID_CHARACTERS = 8
@@ -64,7 +61,7 @@ def tree(
         try:
             screen.answer(client, calls.trees(user, limit=_TREES_MAX), lambda found: _show_trees(screen, found))
         except NotFound:
-            _show_nobody(screen, {"trees": []})
+            show_nobody(screen, {"trees": []})
         return
     call = calls.tree(user, scope, kind, node=node, depth=depth, limit=limit)
 
@@ -81,7 +78,7 @@ def tree(
     screen.answer(client, call, show)
 
 
-def _show_nobody(screen: Screen, nothing: JsonObject) -> None:
+def show_nobody(screen: Screen, nothing: JsonObject) -> None:
     """As `query` answers it: of whom nothing is known there is nothing to list."""
     if screen.as_json:
         screen.json(nothing)
@@ -150,47 +147,3 @@ def _cells(node: TreeNode, *, ids: bool) -> tuple[object, ...]:
     gone = "(words erased)" if node.state in ("leaf", "summarised", "concatenated") else "(no summary yet)"
     text = " / ".join((node.text or gone).split("\n"))
     return days, f"{node.id} {what}" if ids else what, text
-
-
-@click.command()
-@click.argument("user", shell_complete=complete_user)
-@with_daemon
-def units(client: Client, screen: Screen, user: str) -> None:
-    """List the EventTree units of USER with the groups that stand for their members in answers."""
-    call = calls.units(user, limit=_PAGE)
-    found: list[tuple[Unit, list[Group]]] = []
-    raw: JsonObject = {"units": [], "groups": []}
-    while True:
-        try:
-            result = client.request(call.method, call.params, repeatable=True)
-        except NotFound:
-            _show_nobody(screen, raw)
-            return
-        page = call.read(result)
-        for name, rows in raw.items():
-            rows += result[name]
-        found += [(unit, [group for group in page.groups if group.unit == unit.id]) for unit in page.units]
-        # A cursor that stands still would ask for the same page for ever.
-        if page.next is None or not page.units:
-            break
-        call = replace(call, params={**call.params, "after": page.next})
-    if screen.as_json:
-        screen.json(raw)
-        return
-    if not found and screen.is_terminal:
-        screen.line("No units yet; `memforest compact` makes them.")
-    for unit, groups in found:
-        screen.row(
-            0,
-            (
-                "unit",
-                unit.id,
-                f"{counted(unit.facts, 'fact')} in {counted(unit.nodes, 'node')}, {counted(unit.groups, 'group')}",
-                "",
-            ),
-        )
-        for group in groups:
-            interval = " to ".join(
-                dict.fromkeys(shown(at, people=True)[:10] for at in (group.time_start, group.time_end))
-            )
-            screen.row(1, ("group", group.id, f"{counted(len(group.members), 'fact')}, {interval}", group.text))

@@ -48,7 +48,9 @@ def _lines(screen: Screen, found: Why) -> Iterator[tuple[int, tuple[object, ...]
         written = found.written
         model = None
         if written is not None:
+            what = ["trajectory"] * written.trajectory + ["extractive"] * written.extractive
             model = f"by {written.model or GONE}, event {written.user_seq}{_took(written.spent)}"
+            model = ", ".join([*what, model])
         about = " ".join(filter(None, (", ".join(found.scopes), model)))
         yield 0, (found.kind, None if written is None else written.at, about, text)
     depth = 0 if found.kind == "fact" else 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 # own time of the message counts, and the daemon flags it.
 Dated: TypeAlias = Literal["itself", "session", "nowhere"]
 
+# How M3-Agent cuts a video (its README, "Cut Video").
+CLIP_S = 30.0
+
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
@@ -25,15 +29,22 @@ class Chosen:
     session: str | None = None
     # Takes the place of an id that the file does not give; the file's name without its ending.
     stem: str = "import"
+    # The model that made the file's embeddings; `embeddings`: whether they are taken at all.
+    embedding_model: str | None = None
+    embeddings: bool = True
+    # Of a film: when it begins, in ISO 8601, and how long a clip of it is.
+    begins: str | None = None
+    clip_s: float = CLIP_S
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One native message, and where its time is from."""
+    """One native message, and where its time is from. `bare`: it came with an embedding that is none."""
 
     place: str
     body: JsonObject
     dated: Dated = "itself"
+    bare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +82,28 @@ def objects_at(source: JsonObject, name: str) -> list[JsonObject] | None:
     if not isinstance(value, list):
         return None
     return [cast("JsonObject", each) if isinstance(each, dict) else {} for each in cast("list[object]", value)]
+
+
+def add_embedding(body: JsonObject, value: object, chosen: Chosen) -> bool:
+    """Put the embedding of a memory into its message, if it is wanted; False for what is no embedding."""
+    if value is None or not chosen.embeddings:
+        return True
+    numbers = cast("list[object]", value) if isinstance(value, list) else []
+    if not any(numbers) or not all(map(_is_finite, numbers)):
+        return False
+    body["embedding"] = numbers
+    if chosen.embedding_model is not None:
+        body["embedding_model"] = chosen.embedding_model
+    return True
+
+
+def _is_finite(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def stable_id(*parts: object) -> str:

@@ -8,8 +8,10 @@ from memforest.importing.chatgpt import is_conversations, read_chatgpt
 from memforest.importing.entries import NO_USER, Chosen, Entry, Found, Reader, Skipped
 from memforest.importing.items import BadExport, Item, read_items
 from memforest.importing.longmemeval import read_longmemeval
-from memforest.importing.mem0 import read_mem0
+from memforest.importing.m3 import read_m3, read_m3_pickle
+from memforest.importing.mem0 import is_history, read_history, read_mem0
 from memforest.importing.openai import read_openai
+from memforest.importing.pickled import is_pickle
 from memforest.locomo import locomo_records
 from memforest.native import IMPORTABLE, Record, fault_of
 from memforest.publishing import BATCH_BYTES_MAX
@@ -51,6 +53,7 @@ READERS: dict[str, Reader] = {
     "longmemeval": read_longmemeval,
     "chatgpt": read_chatgpt,
     "mem0": read_mem0,
+    "m3": read_m3,
     "locomo": read_locomo_items,
 }
 # What tells a format by the fields of its first value, the surest ones first.
@@ -58,9 +61,15 @@ _MARKS: tuple[tuple[str, str], ...] = (
     ("haystack_sessions", "longmemeval"),
     ("mapping", "chatgpt"),
     ("sample_id", "locomo"),
+    ("text_nodes_by_clip", "m3"),
+    ("nodes", "m3"),
+    ("embeddings", "m3"),
     ("results", "mem0"),
     ("memories", "mem0"),
     ("memory", "mem0"),
+    ("points", "mem0"),
+    ("payload", "mem0"),
+    ("result", "mem0"),
     ("messages", "openai"),
     ("role", "openai"),
 )
@@ -68,6 +77,10 @@ _MARKS: tuple[tuple[str, str], ...] = (
 
 def recognise(path: Path) -> str:
     """The format of a file by its first readable value; raises BadExport when none fits, OSError."""
+    if is_pickle(path):
+        return "m3"
+    if is_history(path):
+        return "mem0"
     for item in read_items(path, is_conversations):
         if isinstance(item.value, dict):
             value = cast("JsonObject", item.value)
@@ -87,9 +100,18 @@ def read_export(path: Path, form: str, chosen: Chosen) -> Iterator[Entry]:
 
     Raises BadExport or another InvalidInput for a file that is not of this format at all, OSError.
     """
-    for entry in READERS[form](read_items(path, is_conversations), chosen):
+    for entry in READERS[form](_open(path, form), chosen):
         reason = _fault_of(entry) if isinstance(entry, Found) else None
         yield entry if reason is None else Skipped(entry.place, reason)
+
+
+def _open(path: Path, form: str) -> Iterator[Item]:
+    """The values of a file; two formats come in files that are no JSON, too."""
+    if form == "m3" and is_pickle(path):
+        return read_m3_pickle(path)
+    if form == "mem0" and is_history(path):
+        return read_history(path)
+    return read_items(path, is_conversations)
 
 
 def records_of(path: Path, form: str, chosen: Chosen) -> Iterator[Record]:

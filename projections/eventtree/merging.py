@@ -1,7 +1,7 @@
-"""Which nodes of a unit become one: the paper's progressive merging (Eq. 5-8), and a plan without a model.
+"""Which nodes of a unit become one: a plan without a model, so that each final group is fused once.
 
-`merge_pairwise` is the paper word for word and the oracle; `plan_groups` takes the same decisions on
-normalised sums of member vectors, so that each final group is fused once. Neither writes a text.
+`plan_groups` takes the decisions of the paper's progressive merging (Eq. 5-8; `literal`) on normalised sums of
+member vectors.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 import heapq
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from projections.eventtree.parameters import EventTreeParameters
 from projections.eventtree.spanning_tree import (
@@ -28,10 +26,6 @@ from projections.eventtree.spanning_tree import (
     tree_degrees,
 )
 from projections.ports import Vectors
-
-# Eq. 8's E(F(c_i, c_j)): the unit vector of two nodes fused, the earlier one first. Nodes are numbered as
-# they are given, from 0; the node made by merge k (from 0) is n + k.
-FuseNodes: TypeAlias = Callable[[int, int], NDArray[np.floating[Any]]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,33 +62,31 @@ class MergePlan:
     (1 - mix) sqrt(2 - 2 rho) over the merges (Eq. 15 and 32): the most they cost together in similarity to a
     query that no member points away from. mix is the lighter node's share of the weight, because any member
     may be the one that the query is about; a node's weight is the length of its sum, so Eq. 11 is exact.
+    `losses` are the terms by group: what each one costs.
     """
 
     groups: tuple[tuple[int, ...], ...]
     cut: float
-    loss_bound: float
+    losses: tuple[float, ...]
     merges: int
 
+    @property
+    def loss_bound(self) -> float:
+        """The sum of the losses of all groups."""
+        return math.fsum(self.losses)
 
-@dataclass(frozen=True, slots=True)
-class PairwiseMerges:
-    """The literal run: the pairs as they were taken, numbered as for `FuseNodes`, the earlier node first.
 
-    `positions[k]` is the time of the node made by merge k, the later of the two (Eq. 8). `groups` and `cut`
-    are as in `MergePlan`.
+def unit_trees(nodes: UnitNodes, parameters: EventTreeParameters) -> TreeEdges:
+    """The maximum spanning trees of all units as one forest; ends are indices of the nodes given.
+
+    A group that has as many members as the cap allows is in no tree. It is near to everything, so that it would
+    stand between nodes that may still be merged: units that are planned again and again came to a stop there.
     """
-
-    pairs: tuple[tuple[int, int], ...]
-    positions: tuple[int, ...]
-    groups: tuple[tuple[int, ...], ...]
-    cut: float
-
-
-def unit_trees(nodes: UnitNodes, time_bonus: float) -> TreeEdges:
-    """The maximum spanning trees of all units as one forest; ends are indices of the nodes given."""
+    cap = parameters.member_cap or math.inf
     units: defaultdict[int, list[int]] = defaultdict(list)
-    for index, label in enumerate(nodes.labels):
-        units[label].append(index)
+    for index, (label, facts) in enumerate(zip(nodes.labels, nodes.counts, strict=True)):
+        if facts < cap:
+            units[label].append(index)
     ends = [np.empty((0, 2), dtype=np.int64)]
     weights = [np.empty(0)]
     for inside in units.values():
@@ -103,62 +95,25 @@ def unit_trees(nodes: UnitNodes, time_bonus: float) -> TreeEdges:
             nodes.vectors[members],
             [nodes.positions[index] for index in inside],
             [nodes.ids[index] for index in inside],
-            time_bonus,
+            parameters.time_bonus,
         )
         ends.append(members[tree.ends])
         weights.append(tree.weights)
     return TreeEdges(np.concatenate(ends), np.concatenate(weights))
 
 
-def merge_pairwise(nodes: UnitNodes, parameters: EventTreeParameters, fuse: FuseNodes) -> PairwiseMerges:
-    """Eq. 5-8 to the letter: score every edge, fuse the best pair, contract, begin again, up to the ratio.
-
-    One call of `fuse` a merge, each after the one before; time is the square of the edges of all units. For
-    reproduction (preset "paper": no caps, no bonus, a quota per unit) and as oracle, which is why it follows
-    caps, bonus and budget when the parameters have them.
-    """
-    run = _Nodes(nodes, parameters)
-    edges = unit_trees(nodes, parameters.time_bonus)
-    rows: list[Floats] = [row.astype(np.float64) for row in nodes.vectors]
-    pairs: list[tuple[int, int]] = []
-    while (best := _best_edge(edges, run, parameters.eta)) is not None:
-        pair = run.by_time(*edges.ends[best].tolist())
-        rows.append(np.asarray(fuse(*pair), dtype=np.float64))
-        merged = run.join(*pair)
-        ends = np.delete(edges.ends, best, axis=0)
-        weights = np.delete(edges.weights, best)
-        ends[np.isin(ends, pair)] = merged
-        for edge in np.flatnonzero((ends == merged).any(axis=1)).tolist():
-            one, other = int(ends[edge, 0]), int(ends[edge, 1])
-            cosine = np.array([np.dot(rows[one], rows[other])])
-            gap = np.array([run.positions[one] - run.positions[other]], dtype=np.int64)
-            weights[edge] = edge_weights(cosine, gap, parameters.time_bonus)[0]
-        edges = TreeEdges(ends, weights)
-        pairs.append(pair)
-    return PairwiseMerges(tuple(pairs), tuple(run.positions[len(nodes.ids) :]), run.groups(), run.cut())
-
-
-def _best_edge(edges: TreeEdges, run: _Nodes, eta: float) -> int | None:
-    """Eq. 7 over every edge that may still be taken; equal scores go by (smaller id, larger id)."""
-    scores = rescore(edges, tree_degrees(edges, len(run.ranks)), eta).tolist()
-    allowed = [
-        (-score, *run.by_id(one, other), edge)
-        for edge, (score, (one, other)) in enumerate(zip(scores, edges.ends.tolist(), strict=True))
-        if run.may_join(one, other)
-    ]
-    return min(allowed)[-1] if allowed else None
-
-
-def plan_groups(nodes: UnitNodes, parameters: EventTreeParameters) -> MergePlan:
+def plan_groups(nodes: UnitNodes, parameters: EventTreeParameters, *, trees_max: int = 1) -> MergePlan:
     """Plan to the end without a model: the best edge of all trees next, to the ratio or till none is allowed.
 
     A merged node's vector is the normalised sum of its members' (of a group given: its row times its count).
     The cap is tested before an edge is taken. Time m log m, plus d for each edge that is scored again.
+    Full groups cut a tree into parts, so that nodes that may still be merged are in no edge together; with
+    `trees_max` above 1 such nodes get trees of their own, so many times at most, and each group one plan still.
     """
-    return _Contraction(nodes, parameters).run()
+    return _Contraction(nodes, parameters).run(trees_max)
 
 
-class _Nodes:
+class Nodes:
     """Nodes by number, those given and those merged: who is in them, and what may still be joined."""
 
     def __init__(self, nodes: UnitNodes, parameters: EventTreeParameters) -> None:
@@ -171,11 +126,12 @@ class _Nodes:
         self.members: list[tuple[int, ...]] = [(index,) for index in range(count)]
         self._live = dict.fromkeys(range(count))
         self._cap = parameters.member_cap or math.inf
+        self.labels = [int(label) for label in nodes.labels]
         # A pool is what shares a budget: all units, or each by itself.
-        self._pools = [int(label) if parameters.budget == "unit" else 0 for label in nodes.labels]
+        self._pools = self.labels if parameters.budget == "unit" else [0] * (2 * count)
         live: defaultdict[int, int] = defaultdict(int)
         facts: defaultdict[int, int] = defaultdict(int)
-        for pool, inside in zip(self._pools, self.counts, strict=True):
+        for pool, inside in zip(self._pools, self.counts, strict=False):
             live[pool] += 1
             facts[pool] += inside
         self._left = {pool: live[pool] - parameters.live_target(facts[pool]) for pool in live}
@@ -190,6 +146,10 @@ class _Nodes:
         """The earlier node first; at one position, the smaller id."""
         earlier, later = sorted((one, other), key=self._time)
         return earlier, later
+
+    def open(self) -> list[int]:
+        """Live nodes that may take others in."""
+        return [n for n in self._live if self._left[self._pools[n]] > 0 and self.counts[n] < self._cap]
 
     def is_live(self, node: int) -> bool:
         """Whether the node was not merged into another one."""
@@ -206,16 +166,16 @@ class _Nodes:
         self.positions.append(max(self.positions[one], self.positions[other]))
         self.counts.append(self.counts[one] + self.counts[other])
         self.members.append(self.members[one] + self.members[other])
-        self._pools.append(self._pools[one])
+        self.labels.append(self.labels[one])
         self._left[self._pools[one]] -= 1
         del self._live[one], self._live[other]
         self._live[merged] = None
         return merged
 
-    def groups(self) -> tuple[tuple[int, ...], ...]:
+    def groups(self) -> dict[int, tuple[int, ...]]:
         """The merged nodes as members in time order, themselves in time order of their first."""
-        merged = [tuple(sorted(self.members[n], key=self._time)) for n in self._live if n >= self.given]
-        return tuple(sorted(merged, key=lambda group: self._time(group[0])))
+        merged = {n: tuple(sorted(self.members[n], key=self._time)) for n in self._live if n >= self.given}
+        return dict(sorted(merged.items(), key=lambda item: self._time(item[1][0])))
 
     def cut(self) -> float:
         """The share of all facts that has no node of its own."""
@@ -233,36 +193,65 @@ class _Contraction:
     """
 
     def __init__(self, nodes: UnitNodes, parameters: EventTreeParameters) -> None:
-        count = len(nodes.ids)
-        self._run = _Nodes(nodes, parameters)
-        self._eta, self._time_bonus = parameters.eta, parameters.time_bonus
+        self._run = Nodes(nodes, parameters)
+        self._parameters = parameters
         self._given = nodes.vectors
         # Of merged nodes only: the direction of the sum of their members. Its length is `_weights`.
         self._directions: dict[int, Floats] = {}
         self._weights = [float(facts) for facts in nodes.counts]
-        edges = unit_trees(nodes, parameters.time_bonus)
+        self._heap: list[tuple[float, int, int, int, int]] = []
+        # By number of the node: what it cost to make it, all of its merges.
+        self._losses = [0.0] * self._run.given
+        self._take_up(unit_trees(nodes, parameters))
+
+    def run(self, trees_max: int) -> MergePlan:
+        """Take the best edge that is allowed until there is none, nor any in trees of what is left."""
+        self._contract_all()
+        for _ in range(1, trees_max):
+            before = len(self._losses)
+            self._take_up(self._grow_again())
+            self._contract_all()
+            if len(self._losses) == before:
+                break
+        groups, merges = self._run.groups(), len(self._losses) - self._run.given
+        losses = tuple(self._losses[n] for n in groups)
+        return MergePlan(tuple(groups.values()), self._run.cut(), losses, merges)
+
+    def _contract_all(self) -> None:
+        run = self._run
+        while self._heap:
+            _, _, _, one, other = heapq.heappop(self._heap)
+            if run.is_live(one) and run.is_live(other) and run.may_join(one, other):
+                self._losses.append(self._losses[one] + self._losses[other] + self._contract(one, other))
+
+    def _take_up(self, edges: TreeEdges) -> None:
+        """Begin with these trees."""
         # Each merge makes one node, so fewer than 2 n numbers are ever used.
-        self._degrees = tree_degrees(edges, 2 * count)
+        self._degrees = tree_degrees(edges, 2 * self._run.given)
         self._neighbours: defaultdict[int, list[int]] = defaultdict(list)
         for one, other in edges.ends.tolist():
             self._neighbours[one].append(other)
             self._neighbours[other].append(one)
-        self._heap: list[tuple[float, int, int, int, int]] = []
         self._offer(edges)
 
-    def run(self) -> MergePlan:
-        """Take the best edge that is allowed until there is none."""
-        merges, loss_bound = 0, 0.0
-        while self._heap:
-            _, _, _, one, other = heapq.heappop(self._heap)
-            if self._run.is_live(one) and self._run.is_live(other) and self._run.may_join(one, other):
-                loss_bound += self._contract(one, other)
-                merges += 1
-        return MergePlan(self._run.groups(), self._run.cut(), loss_bound, merges)
+    def _grow_again(self) -> TreeEdges:
+        """Trees of the nodes that may still be merged."""
+        run, left = self._run, self._run.open()
+        if not left:
+            return TreeEdges(np.empty((0, 2), dtype=np.int64), np.empty(0))
+        nodes = UnitNodes(
+            np.array([self._direction(n) for n in left], dtype=np.float32),
+            [run.positions[n] for n in left],
+            [run.ranks[n].to_bytes(8, "big") for n in left],
+            [run.labels[n] for n in left],
+            [run.counts[n] for n in left],
+        )
+        edges = unit_trees(nodes, self._parameters)
+        return TreeEdges(np.array(left, dtype=np.int64)[edges.ends], edges.weights)
 
     def _offer(self, edges: TreeEdges) -> None:
         """Score edges (Eq. 6) and put on the heap those that may be taken."""
-        scores = rescore(edges, self._degrees, self._eta).tolist()
+        scores = rescore(edges, self._degrees, self._parameters.eta).tolist()
         for score, (one, other) in zip(scores, edges.ends.tolist(), strict=True):
             if self._run.may_join(one, other):
                 heapq.heappush(self._heap, (-score, *self._run.by_id(one, other), one, other))
@@ -290,7 +279,7 @@ class _Contraction:
         at = self._run.positions[merged]
         gaps: Integers = np.array([at - self._run.positions[node] for node in beside], dtype=np.int64)
         ends = np.array([(merged, node) for node in beside], dtype=np.int64)
-        return TreeEdges(ends, edge_weights(cosines, gaps, self._time_bonus))
+        return TreeEdges(ends, edge_weights(cosines, gaps, self._parameters.time_bonus))
 
     def _direction(self, node: int) -> Floats:
         merged = self._directions.get(node)

@@ -73,14 +73,25 @@ def find_names(text: str) -> list[Mention]:
     return [Mention(intern(label), uncertain) for label, uncertain in found.items()]
 
 
-def read_embedding(event: MemoryImported, model: str, width: int) -> NDArray[np.float32] | None:
-    """The vector that came with a memory, as a unit row, if it is of this model and width; else None."""
-    if event.embedding is None or event.embedding_model != model:
+def read_vector(event: MemoryImported) -> NDArray[np.float32] | None:
+    """The vector that came with a memory, as a unit row; None without one, and for one that has no direction."""
+    if event.embedding is None:
         return None
     # In 64 bits: the squares of what 32 hold may be too large for them, or too small.
     vector = np.frombuffer(b64decode(event.embedding), dtype="<f4").astype(np.float64)
     norm = float(np.linalg.norm(vector))
-    return (vector / norm).astype(np.float32) if vector.size == width and norm > 0 else None
+    return (vector / norm).astype(np.float32) if 0 < norm < np.inf else None
+
+
+def read_width(embedding: str) -> int:
+    """How many numbers an embedding has, in base64 of float32."""
+    return (3 * len(embedding) // 4 - embedding.count("=", -2)) // 4
+
+
+def read_embedding(event: MemoryImported, model: str, width: int) -> NDArray[np.float32] | None:
+    """The vector that came with a memory, if it is of this model and width; else None."""
+    vector = read_vector(event) if event.embedding_model == model else None
+    return vector if vector is not None and vector.size == width else None
 
 
 def _begins_sentence(text: str, at: int) -> bool:

@@ -60,6 +60,8 @@ class Validity:
         # Chains in which something changed since all that is to be recorded of them was. No part of the fold: who
         # plans takes them away.
         self.touched: dict[StateKey, None] = {}
+        # The same, since their trajectories were planned.
+        self.resettled: dict[StateKey, None] = {}
         # Grows with every change of a chain, so that whoever plans elsewhere knows that the plan is stale.
         self.changes = 0
         # Readings that a model compared with others.
@@ -141,6 +143,7 @@ class Validity:
     def take(self, supersession: Supersession) -> None:
         """A state ended, or holds again; both facts are known."""
         self._drop(supersession.fact)
+        self._resettle(supersession.fact)
         if supersession.by is not None:
             self.superseded[supersession.fact] = supersession
             self._ended_by.setdefault(supersession.by, set()).add(supersession.fact)
@@ -212,6 +215,10 @@ class Validity:
         single = (chain for key, chain in self.states.items() if not holds_several(key.attribute))
         return [told.fact for chain in single for told in chain]
 
+    def ended_chains(self) -> list[StateKey]:
+        """The chains in which a state ended, each once."""
+        return list(dict.fromkeys(self._told[fact][0] for fact in self.superseded if fact in self._told))
+
     def chains(self) -> Iterator[tuple[StateKey, list[Told]]]:
         """All states by what they are about, in time order."""
         yield from self.states.items()
@@ -222,8 +229,12 @@ class Validity:
             if fact in self._told:
                 self._touch(self._told[fact][0])
 
+    def _resettle(self, fact: FactId) -> None:
+        if fact in self._told:
+            self.resettled[self._told[fact][0]] = None
+
     def _touch(self, key: StateKey) -> None:
-        self.touched[key] = None
+        self.touched[key] = self.resettled[key] = None
         self.changes += 1
 
     def _key_of(self, state: State) -> StateKey:
@@ -239,6 +250,8 @@ class Validity:
     def _drop(self, fact: FactId) -> None:
         """Nothing ended a fact any more."""
         ended = self.superseded.pop(fact, None)
+        if ended is not None:
+            self._resettle(fact)
         if ended is not None and ended.by is not None:
             others = self._ended_by[ended.by]
             others.discard(fact)

@@ -6,6 +6,7 @@ run in another thread while the fold goes on. Design 3.4, algorithms.md 3.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,6 +19,7 @@ from projections.recall.filters import Filters, Passed, passing_rows
 from projections.recall.lexical import Entries, Hits
 from projections.recall.naming import named_shares
 from projections.recall.nodes import NodeSet, View
+from projections.recall.opening import Inside, Opening, outline_opened
 from projections.recall.rows import Outline
 from projections.recall.scoring import Context, Leading, lead
 from projections.recall.selecting import Ranked, Recalled, drop_carried, fit, put_first
@@ -35,8 +37,9 @@ CHARACTERS_PER_TOKEN = 4
 class RecallRequest:
     """What is asked of a node set.
 
-    `query_vector`: unit, None to go by words alone. `hidden`: sessions that must not be seen. With
-    `characters_max` the answer is as long as fits, and at most `k`.
+    `query_vector`: unit, None to go by words alone; `elsewhere`: those in other spaces, by number. `hidden`:
+    sessions that must not be seen. With `characters_max` the answer is as long as fits, and at most `k`. `opens`:
+    the groups that are shown by their members; with a time that is asked about all are.
     """
 
     question: str
@@ -46,6 +49,12 @@ class RecallRequest:
     filters: Filters = field(default_factory=Filters)
     hidden: frozenset[Reference] = frozenset()
     characters_max: int | None = None
+    elsewhere: Mapping[int, NDArray[np.float32]] = field(default_factory=dict[int, "NDArray[np.float32]"])
+    opens: Callable[[bytes], bool] = lambda _: False
+
+    def is_opened(self, group: bytes) -> bool:
+        """Whether a node is shown by its members, if it has any."""
+        return self.filters.about is not None or self.opens(group)
 
     @property
     def session_weight(self) -> float:
@@ -70,7 +79,7 @@ class Recollection:
     """The memories of an answer, best first, and how they came about (`explaining` makes words of that).
 
     `leading` are the candidates by s, `rows` where they are, `ranked` (by v) counts in their places; `selected` is
-    what was left of them before the budget.
+    what was left of them before the budget; `inside` has the members of groups that are opened, nearest first.
     """
 
     memories: list[Recalled]
@@ -80,6 +89,7 @@ class Recollection:
     rows: NDArray[np.intp]
     ranked: tuple[RankedRow, ...]
     selected: list[Ranked]
+    inside: Mapping[bytes, tuple[Inside, ...]]
 
 
 def recall(nodes: NodeSet, request: RecallRequest) -> Recollection:
@@ -95,10 +105,11 @@ def prepare(nodes: NodeSet, request: RecallRequest) -> Prepared:
     """Filter, and look up the question's words."""
     rows, passed = passing_rows(nodes, request.filters, request.hidden)
     terms = tuple(query_terms(request.question))
-    vector = request.query_vector if request.parameters.cosine_weight else None
+    weighs = request.parameters.cosine_weight
+    view = nodes.view(request.query_vector if weighs else None, request.elsewhere if weighs else {})
     entries = nodes.lexical.find(terms)
     context = _surround(nodes, request, entries)
-    return Prepared(terms, rows, passed, nodes.lexical.weigh(entries), nodes.view(vector), context)
+    return Prepared(terms, rows, passed, nodes.lexical.weigh(entries), view, context)
 
 
 def score_rows(prepared: Prepared, request: RecallRequest) -> Leading:
@@ -116,6 +127,10 @@ def choose(nodes: NodeSet, request: RecallRequest, prepared: Prepared, leading: 
     )
     first = ranked[: request.k * ROWS_PER_MEMORY]
     outlines = nodes.outlines(rows[[each.row for each in first]])
+    opening = Opening(nodes, prepared.terms, request.filters.about)
+    inside = {each.id: opening.look(each.id) for each in outlines if request.is_opened(each.id)}
+    by_length = request.characters_max is not None
+    outlines = [outline_opened(each, inside.get(each.id, ()), by_length=by_length) for each in outlines]
     selected = _select(nodes, request, prepared, list(map(_as_ranked, outlines, first)))
     shown = selected[: request.k]
     shown_rows = [nodes.row_of[each.node.id] for each in shown]
@@ -127,7 +142,11 @@ def choose(nodes: NodeSet, request: RecallRequest, prepared: Prepared, leading: 
         Recalled(node, each.score, each.similarity, each.propagation)
         for node, each in zip(found, shown, strict=True)
     ]
-    return Recollection(memories, confidence, prepared, leading, rows, ranked, selected)
+    for node in found:
+        if node.id not in inside and request.is_opened(node.id):  # what people said of facts comes unasked
+            inside[node.id] = opening.look(node.id)
+    opened = {each: members for each, members in inside.items() if members}
+    return Recollection(memories, confidence, prepared, leading, rows, ranked, selected, opened)
 
 
 def _as_ranked(outline: Outline, ranked: RankedRow) -> Ranked:
@@ -151,7 +170,8 @@ def _still_there(
 ) -> tuple[Leading, NDArray[np.intp]]:
     """The candidates that nothing took away since they were scored, and the rows where they are now."""
     rows, ids = leading.rows, prepared.view.ids[leading.rows]
-    if not (nodes.ties(rows) == ids).all():
+    # The rows of a memory that is compacted meanwhile may be fewer.
+    if rows.size and (int(rows.max()) >= nodes.size or not (nodes.ties(rows) == ids).all()):
         names = ids.tobytes()  # one by one they would lose zero bytes at their ends
         starts = range(0, len(names), REFERENCE_BYTES)
         found = [nodes.row_of.get(names[start : start + REFERENCE_BYTES], -1) for start in starts]

@@ -52,6 +52,10 @@ class Columns:
         self.size += 1
         return self.size - 1
 
+    def shrink(self, size: int) -> None:
+        """Let go of the rows from this one on, which are all zeros."""
+        self.size = min(self.size, size)
+
     def set(self, name: str, row: int, value: object) -> None:
         """Write one value."""
         if row < self._lent.get(name, 0):

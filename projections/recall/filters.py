@@ -19,7 +19,7 @@ from events.envelope import Reference
 from events.session import MemoryImported, TurnRecorded, TurnRevised
 from events.time import Instant
 from projections.facts.labels import normalise_label
-from projections.recall.nodes import NodeKind, NodeSet
+from projections.recall.nodes import NodeKind, NodeSet, SearchNode
 
 Rows: TypeAlias = NDArray[np.intp]
 Mark: TypeAlias = tuple[str, ...]
@@ -97,7 +97,33 @@ def _masks(nodes: NodeSet, filters: Filters) -> Iterator[tuple[str, NDArray[np.b
         said_at = nodes.said_at(every)
         yield "said", _lies_in(said_at, said_at, filters.said)
     if filters.about is not None:
-        yield "about", _lies_in(nodes.time_start(every), nodes.valid_end(every), filters.about)
+        yield "about", _is_about(nodes, every, filters.about)
+
+
+def lies_in(node: SearchNode, span: Span) -> bool:
+    """Whether the time at which a node holds has an instant in common with a span."""
+    last = node.time_end if node.holds_until is None else node.holds_until - 1
+    return (span.start is None or last >= span.start) and (span.end is None or node.time_start < span.end)
+
+
+def _is_about(nodes: NodeSet, every: Rows, span: Span) -> NDArray[np.bool_]:
+    """Whether each row is about a span of time; of a group that reaches beyond it, whether a member is.
+
+    States of one chain follow each other, and between two of them none may have held.
+    """
+    first, last = nodes.time_start(every), nodes.valid_end(every)
+    mask = _lies_in(first, last, span)
+    beyond = np.zeros(every.size, dtype=np.bool_)
+    if span.start is not None:
+        beyond |= first < span.start
+    if span.end is not None:
+        beyond |= last >= span.end
+    doubtful = every[mask & beyond]
+    groups = doubtful[nodes.of_kinds(doubtful, {NodeKind.GROUP})]
+    for row, group in zip(groups.tolist(), nodes.outlines(groups), strict=True):
+        inside = nodes.inside(group.id)
+        mask[row] = not inside or any(lies_in(member, span) for member, _ in inside)
+    return mask
 
 
 def _lies_in(first: NDArray[np.int64], last: NDArray[np.int64], span: Span) -> NDArray[np.bool_]:

@@ -183,6 +183,11 @@ class LexicalIndex:
         self._live -= 1
         self._note_change()
 
+    def shrink(self, size: int) -> None:
+        """Let go of the rows from this one on, none of which is live."""
+        del self._terms_of[size:], self._lengths[size:]
+        self._note_change()
+
     def counts_of(self, row: int) -> dict[int, int]:
         """The hashes of a live row's terms, and how often it holds each. KeyError if it is not live."""
         postings = self._postings
@@ -279,6 +284,21 @@ class LexicalIndex:
         holders = [0 if number is None else self._postings.holders(number) for number in numbers]
         of_rows = [frozenset(self._numbers_of(row) if row in self else ()) for row in rows]
         return holders, [[number in each for each in of_rows] for number in numbers]
+
+    def weights(self, terms: Iterable[str]) -> dict[int, float]:
+        """How much each term says, by its hash, in the order of the hashes; also one that no row holds."""
+        hashes = sorted(set(hash_terms(self._key, terms)))
+        numbers = [self._postings.find(each) for each in hashes]
+        held = (0 if number is None else self._postings.holders(number) for number in numbers)
+        return dict(zip(hashes, map(self._weight, held), strict=True))
+
+    def score_counts(self, weights: Mapping[int, float], counts: Mapping[int, int]) -> float:
+        """The BM25 score of a text that is no row, of which so many terms are known."""
+        by_length = self._k1 * self._b * self._live / max(1, self._length_total)
+        penalty = by_length * sum(counts.values()) + self._k1 * (1 - self._b)
+        return sum(
+            weight * counts[term] / (counts[term] + penalty) for term, weight in weights.items() if term in counts
+        )
 
     def freeze(self) -> LexicalState:
         """All of it."""

@@ -6,22 +6,22 @@ structure only; its text stays in the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from events.envelope import Reference
 from events.time import Instant, to_datetime
 from projections.recall.columns import Columns, Shared
 from projections.recall.graph import Graph
 from projections.recall.keyed import MarkHash
 from projections.recall.lexical import LexicalIndex
 from projections.recall.marks import MarkIndex
+from projections.recall.node_columns import NodeColumns
 from projections.recall.rooms import SearchOptions
-from projections.recall.rows import KIND_CODE, KINDS, NodeKind, NodeRows, Outline, SearchNode
+from projections.recall.rows import KIND_CODE, NodeKind, NodeRows, SearchNode
 from projections.recall.scoring import View
 from projections.recall.sessions import SessionTable, make_table
 from projections.recall.state import AsideState, NodeSetState
@@ -31,8 +31,13 @@ from projections.texts import name_text
 
 __all__ = ["NodeKind", "NodeSet", "SearchNode", "View", "format_date", "indexed_text"]
 
+# Nodes moved at once by `close_gaps`: a group takes the places of at most so many.
+_GAPS_CLOSED_AT_ONCE: Final = 8
+
 Marks = tuple[int, ...]
 Rows = NDArray[np.intp]
+# Numbers of spaces; None: all.
+Spaces = Collection[int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,38 +49,26 @@ class _Aside:
     marks: Marks
 
 
-class NodeSet:
+class NodeSet(NodeColumns):
     """Rows of live nodes; removing one takes its words and its vector with it, and its row is used again."""
 
     def __init__(self, key: bytes = b"", options: SearchOptions | None = None) -> None:
         """`key`: the user's reference, under which words and marks are hashed."""
+        super().__init__()
         # What stands for a mark in this user's index: `mark(kind, *parts)`. `("session", hex)` is put in here.
         self.mark = MarkHash(key)
         self.lexical = LexicalIndex(key)
         self.marks = MarkIndex()
         # Live nodes that a person had a say in.
         self.stated: dict[bytes, SearchNode] = {}
-        self._rows = NodeRows()
         self._aside: dict[bytes, _Aside] = {}
         # The marks of each row that its caller gave it, as a number of `_mark_sets`.
         self._marks_of = Columns({"marks": "i4"})
         self._mark_sets: Shared[Marks] = Shared()
         self._vectors = NodeVectors(options)
         self._sessions: SessionTable | None = None  # None after a change
-        self.settled_at = -1  # user_seq of the Memory when no node wanted a vector any more
-
-    def __len__(self) -> int:
-        return len(self._rows.row_of)
-
-    @property
-    def size(self) -> int:
-        """How many rows there are, free ones included: the length of every column."""
-        return self._rows.columns.size
-
-    @property
-    def row_of(self) -> dict[bytes, int]:
-        """The row of each live node, by id."""
-        return self._rows.row_of
+        # user_seq of the Memory when no node wanted a vector any more; of those that were brought, the second.
+        self.settled_at = self.brought_at = -1
 
     def add(self, node: SearchNode, text: str, marks: Iterable[int] = (), members: Iterable[bytes] = ()) -> None:
         """Index a node under its text, which is not kept, and these marks besides those of its sessions.
@@ -135,25 +128,48 @@ class NodeSet:
         self.lexical.add_hashed(row, aside.counts)
         self._vectors.give_back(node.id, row)
 
-    def set_vectors(self, ids: Sequence[bytes], vectors: NDArray[np.floating[Any]]) -> None:
-        """Unit vectors, shape (len(ids), dimensions), of nodes or members of groups; others are dropped.
+    def close_gaps(self) -> None:
+        """When many rows are free, move the last nodes into a few of them, and let go of the rows behind.
+
+        What is scanned is then as short as what there is. Each move costs as much as an `add`.
+        """
+        if not self._rows.has_gaps:
+            return
+        for row, gap in self._rows.find_gaps(_GAPS_CLOSED_AT_ONCE):
+            self._move(row, gap)
+        size = self._rows.shrink()
+        for each in (self._marks_of, self.lexical, self._vectors):
+            each.shrink(size)
+        self._sessions = None
+
+    def inside(self, group: bytes) -> list[tuple[SearchNode, Mapping[int, int]]]:
+        """The nodes that a group stands for, as they were, and how often they hold each hash of a term."""
+        members = (self._aside[each] for each in self._vectors.members.get(group, ()) if each in self._aside)
+        return [(each.node, each.counts) for each in members]
+
+    def set_vectors(self, ids: Sequence[bytes], vectors: NDArray[np.floating[Any]], space: int = 0) -> None:
+        """Unit vectors of a space, shape (len(ids), width), of nodes or members of groups; others are dropped.
 
         Raises `VectorRefused` for a vector that is zero, not finite, or of another width, and changes nothing.
         """
-        self._vectors.put(ids, vectors, self.row_of)
+        self._vectors.put(ids, vectors, self.row_of, space)
 
-    def without_vectors(self, limit: int) -> list[SearchNode]:
-        """Up to `limit` nodes whose vectors are wanted: live ones in row order, then members of groups."""
-        nodes = self._rows.nodes(self._rows_without_vectors()[:limit].tolist())
+    def without_vectors(self, limit: int, spaces: Spaces = None) -> list[SearchNode]:
+        """Up to `limit` nodes whose vectors are wanted: live ones in row order, then members of groups.
+
+        Of these spaces alone, by number; None: of all.
+        """
+        nodes = self._rows.nodes(self._rows_without_vectors(spaces)[:limit].tolist())
         if len(nodes) < limit:
-            nodes += [self._aside[each].node for each in self._members_without_vectors()[: limit - len(nodes)]]
+            members = self._members_without_vectors(spaces)[: limit - len(nodes)]
+            nodes += [self._aside[each].node for each in members]
         return nodes
 
-    def ids_without_vectors(self) -> list[bytes]:
+    def ids_without_vectors(self, spaces: Spaces = None) -> list[bytes]:
         """The ids of all those nodes that are no groups, in the same order."""
-        rows = self._rows_without_vectors()
+        rows = self._rows_without_vectors(spaces)
         is_group = self._rows.columns["kind"][rows] == KIND_CODE[NodeKind.GROUP]
-        members = self._members_without_vectors()
+        members = self._members_without_vectors(spaces)
         return self._rows.ids(rows[~is_group]) + [
             each for each in members if self._aside[each].node.kind is not NodeKind.GROUP
         ]
@@ -167,44 +183,9 @@ class NodeSet:
             names.update((each, name_text(self._aside[each].node.ref)) for each in ids if each in self._aside)
         return names
 
-    def count_without_vectors(self) -> int:
+    def count_without_vectors(self, spaces: Spaces = None) -> int:
         """How many nodes `without_vectors` would name without a limit."""
-        return self._rows_without_vectors().size + len(self._members_without_vectors())
-
-    def live_rows(self, hidden: frozenset[Reference] = frozenset()) -> Rows:
-        """The rows that may answer: live, and from no session in `hidden`; ascending."""
-        return self._rows.live(hidden)
-
-    def said_at(self, rows: Rows) -> NDArray[np.int64]:
-        """When the source turns of these rows were said."""
-        said_at: NDArray[np.int64] = self._rows.columns["said_at"][rows]
-        return said_at
-
-    def time_start(self, rows: Rows) -> NDArray[np.int64]:
-        """Where the time begins that these rows are about."""
-        starts: NDArray[np.int64] = self._rows.columns["time_start"][rows]
-        return starts
-
-    def time_end(self, rows: Rows) -> NDArray[np.int64]:
-        """Where the time ends that these rows are about; the instant itself belongs to it."""
-        ends: NDArray[np.int64] = self._rows.columns["time_end"][rows]
-        return ends
-
-    def valid_end(self, rows: Rows) -> NDArray[np.int64]:
-        """The last instant at which what these rows say holds; for all but states their `time_end`."""
-        until: NDArray[np.int64] = self._rows.columns["holds_until"][rows]
-        return np.where(until, until - 1, self.time_end(rows))
-
-    def of_kinds(self, rows: Rows, kinds: Collection[NodeKind]) -> NDArray[np.bool_]:
-        """Whether each of these rows is of one of the kinds."""
-        wanted = np.array([kind in kinds for kind in KINDS])
-        chosen: NDArray[np.bool_] = wanted[self._rows.columns["kind"][rows]]
-        return chosen
-
-    def neighbours(self) -> tuple[Rows, Rows]:
-        """Rows of the previous and the next chunk of the session for every row, -1 where there is none."""
-        previous, following = (self._rows.columns[name].astype(np.intp) for name in ("previous", "next"))
-        return previous, following
+        return self._rows_without_vectors(spaces).size + len(self._members_without_vectors(spaces))
 
     def cosines(self, query: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
         """Cosine of each row with a unit query, shape (size,); 0 for rows without a vector."""
@@ -213,17 +194,23 @@ class NodeSet:
             return np.zeros(self.size)
         return picture.cosines(np.arange(self.size), self._vectors.ask(query))
 
-    def ties(self, rows: Rows) -> NDArray[np.bytes_]:
-        """Ids of these rows: between equal scores the smaller one comes first."""
-        ids: NDArray[np.bytes_] = self._rows.columns["id"][rows]
-        return ids
+    def view(
+        self,
+        query: NDArray[np.floating[Any]] | None = None,
+        others: Mapping[int, NDArray[np.floating[Any]]] | None = None,
+    ) -> View:
+        """The columns as they stand, for scoring in any thread while the fold goes on; nothing big is copied.
 
-    def view(self, query: NDArray[np.floating[Any]] | None = None) -> View:
-        """The columns as they stand, for scoring in any thread while the fold goes on; nothing big is copied."""
+        `query` is a question's vector in our space, `others` those in other spaces, by number.
+        """
         (ids,) = self._rows.columns.lend("id")
         asked = None if query is None else self._vectors.ask(query)
         vectors = self._vectors
-        return View(*self._rows.links(), ids, vectors.picture(self.size), asked, vectors.graph, vectors.changed())
+        others_asked = vectors.ask_others(others or {})
+        # Where there are several spaces, nearness is told on the scale of all, also when one alone is asked.
+        apart = bool(others_asked) or bool(self._rows.columns["space"].any())
+        slab, graph = vectors.picture(self.size), vectors.graph
+        return View(*self._rows.links(), ids, slab, asked, graph, vectors.changed(), others_asked, apart)
 
     def plan_graph(self) -> Callable[[], Graph] | None:
         """What builds a graph of the vectors, in another thread, when a new one is due; then `use_graph`."""
@@ -241,21 +228,10 @@ class NodeSet:
             self._sessions = make_table(self._rows.first_sessions(), chunks, self.lexical.lengths[: self.size])
         return self._sessions
 
-    def node(self, row: int) -> SearchNode:
-        """The live node of a row. KeyError if there is none."""
-        return self._rows.nodes((row,))[0]
-
-    def nodes_at(self, rows: Iterable[int]) -> list[SearchNode]:
-        """The live nodes of these rows, faster than one by one. KeyError if one of them is not live."""
-        return self._rows.nodes(rows)
-
-    def outlines(self, rows: Rows) -> list[Outline]:
-        """What decides whether an answer shows these live rows."""
-        return self._rows.outlines(rows)
-
-    def shown(self, rows: Rows, hidden: frozenset[Reference]) -> NDArray[np.bool_]:
-        """Whether each of these live rows is from no session in `hidden`."""
-        return self._rows.shown(rows, hidden)
+    @property
+    def vector_bytes(self) -> int:
+        """What the vectors take, in memory or in their file."""
+        return self._vectors.size_bytes
 
     @property
     def size_bytes(self) -> int:
@@ -298,14 +274,20 @@ class NodeSet:
             nodes._vectors.begin_group(group, members, nodes.row_of)
         return nodes
 
-    def _rows_without_vectors(self) -> Rows:
+    def _rows_without_vectors(self, spaces: Spaces) -> Rows:
         missing = self._rows.columns["live"] & ~self._vectors.filled(self.size)
+        if spaces is not None:
+            missing &= np.isin(self._rows.columns["space"], list(spaces))
         for group in self._vectors.members:
             missing[self.row_of[group]] = False
         return np.flatnonzero(missing)
 
-    def _members_without_vectors(self) -> list[bytes]:
-        return [each for each in self._vectors.wanted(self.row_of) if each in self._aside]
+    def _members_without_vectors(self, spaces: Spaces) -> list[bytes]:
+        return [
+            each
+            for each in self._vectors.wanted(self.row_of)
+            if each in self._aside and (spaces is None or self._aside[each].node.space in spaces)
+        ]
 
     def _add(self, node: SearchNode, marks: Iterable[int]) -> int:
         row = self._rows.add(node)
@@ -315,6 +297,18 @@ class NodeSet:
         self._put_marks(row, node, marks)
         self._note_stated(node)
         return row
+
+    def _move(self, row: int, gap: int) -> None:
+        counts, given = self.lexical.counts_of(row), int(self._marks_of["marks"][row])
+        marks = {*self._mark_sets[given], *self._session_marks(self.node(row))}
+        self.marks.remove(row, marks)
+        self.marks.add(gap, marks)
+        self._marks_of.set("marks", gap, given)
+        self._marks_of.set("marks", row, 0)
+        self.lexical.remove(row)
+        self.lexical.add_hashed(gap, counts)
+        self._vectors.move(row, gap)
+        self._rows.move(row, gap)
 
     def _put_marks(self, row: int, node: SearchNode, marks: Iterable[int]) -> None:
         given = tuple(sorted(set(marks)))

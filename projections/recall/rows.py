@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import struct
-from array import array
 from collections.abc import Iterable
 from enum import StrEnum
+from heapq import nsmallest
 from typing import Final
 
 import msgspec
@@ -13,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from events.envelope import REFERENCE_BYTES, Reference
-from events.memory import Pointer
 from events.time import Instant
 from projections.recall.columns import Columns, Shared
-from projections.texts import FactText, TextRef, TurnsText, WrittenText, name_fact, name_text
+from projections.recall.kept_rows import OF_FACT, RowsState, keep_ref, read_ref, read_turns
+from projections.texts import TextRef, name_fact, name_text
 
 
 class NodeKind(StrEnum):
@@ -44,12 +43,14 @@ class SearchNode(msgspec.Struct, frozen=True, gc=False):
     length: int
     stated: bool = False  # a person had a say in it; it is shown though its turns are
     holds_until: Instant | None = None  # of a state: not in it; None: it is of its own time alone
+    space: int = 0  # whose vectors its own is compared with (`projections.spaces`)
 
 
 class Outline(msgspec.Struct, frozen=True, gc=False):
     """What of a node decides whether an answer shows it."""
 
     id: bytes
+    kind: NodeKind
     turns: tuple[int, ...]
     said_at: Instant
     length: int
@@ -58,10 +59,9 @@ class Outline(msgspec.Struct, frozen=True, gc=False):
 
 KINDS: Final = tuple(NodeKind)
 KIND_CODE: Final = {kind: code for code, kind in enumerate(KINDS)}
-_OF_TURNS, _OF_FACT, _WRITTEN = range(3)
-_TURN_BYTES: Final = 8
-# What reads so few turns; most nodes have one or two.
-_READ_TURNS: Final = [struct.Struct(f"{count}q").unpack for count in range(17)]
+# While more rows than this are free, and more than this share of all, the last nodes move into them.
+_GAPS_MIN: Final = 64
+_GAP_SHARE: Final = 1 / 64
 
 _COLUMNS: Final = {
     "said_at": "i8",
@@ -77,6 +77,7 @@ _COLUMNS: Final = {
     "sessions": "i4",
     "kind": "u1",
     "ref_kind": "u1",
+    "space": "u1",
     "stated": "?",
     "live": "?",
     "id": f"S{REFERENCE_BYTES}",
@@ -95,18 +96,8 @@ _READ: Final = (
     "length",
     "stated",
     "holds_until",
+    "space",
 )
-
-
-class RowsState(msgspec.Struct, frozen=True, array_like=True):
-    """Rows as bytes of arrays, session references and ids."""
-
-    columns: dict[str, bytes]
-    turns: list[bytes]
-    session_sets: list[list[Reference] | None]
-    session_sets_free: list[int]
-    free: list[int]
-    last_chunk: dict[Reference, int]
 
 
 class NodeRows:
@@ -128,8 +119,7 @@ class NodeRows:
         if node.id in self.row_of or len(node.id) != REFERENCE_BYTES:
             raise ValueError("a node of this id is here already, or the id has not 16 bytes")
         row = self._free.pop() if self._free else self.columns.append()
-        if row == len(self._turns):
-            self._turns.append(b"")
+        self._turns += [b""] * (row == len(self._turns))
         self.row_of[node.id] = row
         self._live = self._links = None
         self._write(row, node)
@@ -152,12 +142,7 @@ class NodeRows:
         del self.row_of[node.id]
         self._live = self._links = None
         self.session_sets.give_back(int(self.columns["sessions"][row]))
-        self._turns[row] = b""
-        for name in _COLUMNS:
-            self.columns.set(name, row, b"" if name == "id" else 0)
-        for name in ("previous", "next"):
-            self.columns.set(name, row, -1)
-        self._free.append(row)
+        self._clear(row)
 
     def nodes(self, rows: Iterable[int]) -> list[SearchNode]:
         """The nodes of live rows, in their order. KeyError if a row is not live."""
@@ -170,19 +155,17 @@ class NodeRows:
     def outlines(self, rows: NDArray[np.intp]) -> list[Outline]:
         """The outlines of live rows, in their order."""
         kept = [self._turns[row] for row in rows.tolist()]
-        ref_kinds, ref_ns, *shown = self.columns.read(rows, "ref_kind", "ref_n", "said_at", "length", "stated")
-        turns = [
-            _numbers(each[: _TURN_BYTES * ref_n] if ref_kind == _OF_TURNS else each)
-            for each, ref_kind, ref_n in zip(kept, ref_kinds, ref_ns, strict=True)
-        ]
-        return list(map(Outline, self.ids(rows), turns, *shown))
+        names = ("kind", "ref_kind", "ref_n", "said_at", "length", "stated")
+        kinds, ref_kinds, ref_ns, *shown = self.columns.read(rows, *names)
+        turns = list(map(read_turns, kept, ref_kinds, ref_ns))
+        return list(map(Outline, self.ids(rows), map(KINDS.__getitem__, kinds), turns, *shown))
 
     def text_names(self, rows: NDArray[np.intp]) -> list[bytes]:
         """The names of the texts of live rows, in their order."""
         kinds, seqs, ns = self.columns.read(rows, "ref_kind", "ref_seq", "ref_n")
         # Facts are most of them: without an object for each.
         return [
-            name_fact(seq, n) if kind == _OF_FACT else name_text(_read_ref(self._turns[row], kind, seq, n))
+            name_fact(seq, n) if kind == OF_FACT else name_text(read_ref(self._turns[row], kind, seq, n))
             for row, kind, seq, n in zip(rows.tolist(), kinds, seqs, ns, strict=True)
         ]
 
@@ -260,16 +243,49 @@ class NodeRows:
         rows._last_chunk = dict(state.last_chunk)
         return rows
 
+    @property
+    def has_gaps(self) -> bool:
+        """Whether so many rows are free that it is worth a few moves."""
+        return len(self._free) > max(_GAPS_MIN, _GAP_SHARE * self.columns.size)
+
+    def find_gaps(self, count: int) -> list[tuple[int, int]]:
+        """The last nodes' rows and free ones before them."""
+        last = self.live(frozenset())[: -count - 1 : -1].tolist()
+        return [(row, gap) for row, gap in zip(last, nsmallest(len(last), self._free), strict=False) if gap < row]
+
+    def move(self, row: int, gap: int) -> None:
+        """Put the node of a row into a free one."""
+        (node,) = self.nodes((row,))
+        self._free.remove(gap)
+        for name in _COLUMNS:
+            self.columns.set(name, gap, self.columns[name][row])
+        for name, back in (("previous", "next"), ("next", "previous")):
+            if (beside := int(self.columns[name][row])) >= 0:
+                self.columns.set(back, beside, gap)
+        for session in node.sessions:
+            if self._last_chunk.get(session) == row:
+                self._last_chunk[session] = gap
+        self._turns[gap], self.row_of[node.id] = self._turns[row], gap
+        self._live = self._links = None
+        self._clear(row)
+
+    def shrink(self) -> int:
+        """Let go of the free rows at the end; how many rows are left."""
+        size = int(self.live(frozenset())[-1]) + 1 if self.row_of else 0
+        self._free = [row for row in self._free if row < size]
+        self.columns.shrink(size)
+        del self._turns[size:]
+        self._live = self._links = None
+        return size
+
+    def _clear(self, row: int) -> None:
+        self._turns[row] = b""
+        for name in _COLUMNS:
+            self.columns.set(name, row, b"" if name == "id" else -1 if name in ("previous", "next") else 0)
+        self._free.append(row)
+
     def _write(self, row: int, node: SearchNode) -> None:
-        ref_kind, seq, n, turns = _OF_TURNS, 0, len(node.turns), node.turns
-        match node.ref:
-            case TurnsText(turns=own):
-                turns = turns if own == turns else turns + own
-            case FactText(occurrence=Pointer(seq=seq, n=n)):
-                ref_kind = _OF_FACT
-            case WrittenText(seq=seq):
-                ref_kind = _WRITTEN
-        self._turns[row] = array("q", turns).tobytes()
+        ref_kind, seq, n, self._turns[row] = keep_ref(node.ref, node.turns)
         values: dict[str, object] = {
             "said_at": node.said_at,
             "time_start": node.time_start,
@@ -282,6 +298,7 @@ class NodeRows:
             "ref_kind": ref_kind,
             "stated": node.stated,
             "holds_until": node.holds_until or 0,
+            "space": node.space,
             "live": True,
             "id": node.id,
         }
@@ -303,12 +320,12 @@ class NodeRows:
         length: int,
         stated: bool,
         holds_until: Instant,
+        space: int,
     ) -> SearchNode:
-        turns = _numbers(numbers[: _TURN_BYTES * ref_n] if ref_kind == _OF_TURNS else numbers)
-        ref = _read_ref(numbers, ref_kind, ref_seq, ref_n)
+        turns, ref = read_turns(numbers, ref_kind, ref_n), read_ref(numbers, ref_kind, ref_seq, ref_n)
         held = self.session_sets[sessions]
-        times = said_at, time_start, time_end
-        return SearchNode(node_id, KINDS[kind], ref, turns, held, *times, length, stated, holds_until or None)
+        told = said_at, time_start, time_end, length, stated, holds_until or None, space
+        return SearchNode(node_id, KINDS[kind], ref, turns, held, *told)
 
     def _link(self, row: int, node: SearchNode) -> None:
         (session,) = node.sessions
@@ -330,17 +347,3 @@ class NodeRows:
                 self._last_chunk[session] = before
             else:
                 del self._last_chunk[session]
-
-
-def _read_ref(kept: bytes, ref_kind: int, seq: int, n: int) -> TextRef:
-    """Where a text stands; `kept` are the numbers of a row's turns, behind them those of its text if others."""
-    if ref_kind == _OF_TURNS:
-        return TurnsText(_numbers(kept[_TURN_BYTES * n :] or kept))
-    return FactText(Pointer(seq, n)) if ref_kind == _OF_FACT else WrittenText(seq)
-
-
-def _numbers(kept: bytes) -> tuple[int, ...]:
-    count = len(kept) // _TURN_BYTES
-    if count < len(_READ_TURNS):
-        return _READ_TURNS[count](kept)
-    return struct.unpack(f"{count}q", kept)

@@ -12,6 +12,7 @@ import numpy as np
 
 from projections.recall.agpr import AgprParameters, top_rows
 from projections.recall.graph import propose_cosines
+from projections.recall.spaces import Blend, SpacePicture
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,11 +51,20 @@ class View:
     # When vectors are very many: what proposes some of them, and the rows that it does not know as they are.
     graph: Graph | None
     changed: Rows
+    # Vectors of other systems' spaces that the query has one for, and whether there are several spaces at all.
+    others: tuple[SpacePicture, ...] = ()
+    apart: bool = False
 
     @property
     def size(self) -> int:
         """How many rows there are."""
         return len(self.ids)
+
+    def blend(self, own: Rows) -> Blend | None:
+        """Nearness in several spaces on one scale; None where there is one alone, or no vector to compare."""
+        ours = () if self.query is None or self.slab is None else (SpacePicture(self.slab, self.query),)
+        spaces = (*ours, *self.others)
+        return Blend.over(spaces, self.size, own) if self.apart and spaces else None
 
     def scan(self, lexical: Column, count: int) -> NDArray[np.float32] | None:
         """The approximate cosine of every row with the query; None without a query or without vectors.
@@ -72,7 +82,7 @@ class View:
         return 0.0 if self.query is None or self.slab is None else self.slab.error(self.query)
 
     def cosines(self, rows: Rows) -> Column | None:
-        """The exact cosines of rows with the query; None without a query."""
+        """The exact cosines of rows with the query, in our space; None without a query."""
         if self.query is None:
             return None
         return np.zeros(len(rows)) if self.slab is None else self.slab.cosines(rows, self.query)
@@ -142,6 +152,12 @@ class _Scale:
         return cls(low, high, weight / (high - low) if high > low else 0.0)
 
     @classmethod
+    def over_blend(cls, near: NDArray[np.float32], weight: float) -> _Scale:
+        """Of nearness in several spaces, in deviations; less than one of these is not stretched to all."""
+        low, high = float(near.min()), float(near.max())
+        return cls(low, high, weight / max(high - low, 1.0))
+
+    @classmethod
     def over_known(cls, cosines: NDArray[np.float32], weight: float) -> _Scale:
         """Without the zeros of rows that have no vector yet.
 
@@ -169,11 +185,18 @@ def lead(
     """
     lexical = hits.add_up(view.size)
     if not rows.size:
-        return Leading(rows, np.empty(0), None if view.query is None else np.empty(0), np.empty(0), np.empty(0))
+        asked = view.query is not None or view.others
+        return Leading(rows, np.empty(0), np.empty(0) if asked else None, np.empty(0), np.empty(0))
     own = slice(None) if rows.size == view.size else rows
-    scan = view.scan(lexical, count) if parameters.cosine_weight else None
+    blend = view.blend(rows) if parameters.cosine_weight else None
+    scan = None
+    if parameters.cosine_weight:
+        scan = view.scan(lexical, count) if blend is None else blend.near.copy()
     words = _Scale.over(lexical[own], 1.0 if scan is None else 1 - parameters.cosine_weight)
-    meaning = None if scan is None else _Scale.over_known(scan[own], parameters.cosine_weight)
+    meaning = None
+    if scan is not None:
+        over = _Scale.over_known if blend is None else _Scale.over_blend
+        meaning = over(scan[own], parameters.cosine_weight)
     rough = _fuse_roughly(lexical, words, scan, meaning, everywhere=rows.size == view.size)
     beside = _speak_beside(rough, view, parameters.smoothing) if parameters.smoothing else None
     if beside is not None:
@@ -183,12 +206,17 @@ def lead(
     # A row that is less than this behind may turn out to be before.
     margin = _ROUNDING * max(1.0, float(rough.max()), words.high * words.factor)
     if meaning is not None:
-        margin += view.error() * meaning.factor * (1.0 if context is None else context.gain)
+        margin += (
+            (view.error() if blend is None else blend.error)
+            * meaning.factor
+            * (1.0 if context is None else context.gain)
+        )
     near = rows[_near(rough[own], count, margin)]
     most = _ROWS_PER_ANSWER_MAX * count
     if meaning is not None and near.size > most:
         near = near[np.lexsort((view.ids[near], -rough[near]))[:most]]
-    cosine, own_scores = _score_exactly(view, lexical[near], near, words, meaning)
+    cosine, near_by = (view.cosines(near),) * 2 if blend is None else blend.measure(near)
+    own_scores = _score_exactly(lexical[near], near_by, words, meaning)
     scores: Column = own_scores.copy()
     if beside is not None:
         scores += beside[near] if meaning else _hear_beside(lexical, near, view, words) * parameters.smoothing
@@ -242,16 +270,13 @@ def _hear_beside(lexical: Column, rows: Rows, view: View, words: _Scale) -> Colu
     return beside[rows]
 
 
-def _score_exactly(
-    view: View, lexical: Column, rows: Rows, words: _Scale, meaning: _Scale | None
-) -> tuple[Column | None, Column]:
-    """The cosines of a few rows with their own words' scores, and both together."""
-    cosines = view.cosines(rows)
+def _score_exactly(lexical: Column, near_by: Column | None, words: _Scale, meaning: _Scale | None) -> Column:
+    """The words' scores of a few rows and how near they are, together; `near_by` is on the scale of `meaning`."""
     fused = words.apply(np.clip(lexical, words.low, words.high))
-    if cosines is not None and meaning is not None:
+    if near_by is not None and meaning is not None:
         # The scale was taken from rough cosines; the best rows may lie a little above it, and keep that.
-        fused += meaning.apply(np.maximum(cosines, meaning.low))
-    return cosines, fused
+        fused += meaning.apply(np.maximum(near_by, meaning.low))
+    return fused
 
 
 def _near(scores: NDArray[np.float32], count: int, margin: float) -> Rows:

@@ -127,6 +127,11 @@ class SlabPicture:
         """How many components a vector has."""
         return int(self._blocks[0].high.shape[1])
 
+    def filled(self) -> NDArray[np.bool_]:
+        """Whether each row has a vector."""
+        filled: NDArray[np.bool_] = np.concatenate([block.steps for block in self._blocks])[: self.size] != 0
+        return filled
+
     def holds(self, number: int, block: _Block) -> bool:
         """Whether this very block is part of the picture."""
         return number < len(self._blocks) and self._blocks[number] is block
@@ -251,6 +256,16 @@ class Slab:
             inside = filled[number * BLOCK_ROWS :][: len(block.steps)]
             inside[:] = block.steps[: len(inside)] != 0
         return filled
+
+    def shrink(self, size: int) -> None:
+        """Let go of the rows from this one on, as far as blocks can be shorter."""
+        del self._blocks[max(1, -(-size // BLOCK_ROWS)) :]
+        last, rows, wanted = self._blocks[-1], _FIRST_ROWS, size - (len(self._blocks) - 1) * BLOCK_ROWS
+        while rows < wanted:
+            rows *= 2
+        if rows < len(last.steps):
+            self._blocks[-1] = shorter = self._empty(rows)
+            _Block(last.high[:rows], last.low[:rows], last.steps[:rows]).copy_to(shorter)
 
     def picture(self, size: int) -> SlabPicture:
         """Rows 0 .. size - 1 as they stand now."""

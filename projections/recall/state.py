@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from projections.recall.rows import NodeRows, RowsState, SearchNode
+from projections.recall.kept_rows import RowsState
+from projections.recall.rows import NodeRows, SearchNode
 
 
 class PostingsState(msgspec.Struct, frozen=True, array_like=True):

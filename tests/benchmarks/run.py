@@ -14,6 +14,10 @@ from daemon.lifecycle import collect_seldom
 from tests.benchmarks import (
     append,
     building,
+    compaction,
+    compressed_search,
+    eventtree_forgetting,
+    eventtree_growth,
     folding,
     forgetting,
     loading,
@@ -33,15 +37,19 @@ BENCHMARKS: dict[str, Callable[[float], list[Row]]] = {
     "folding": folding.measure,
     "loading": loading.measure,
     "recall": recall.measure,
+    "compressed_search": compressed_search.measure,
     "trees": trees.measure,
+    "eventtree_growth": eventtree_growth.measure,
     "socket_round_trip": socket_round_trip.measure,
     "building": building.measure,
     "scanning": scanning.measure,
     "forgetting": forgetting.measure,
+    "eventtree_forgetting": eventtree_forgetting.measure,
     "model_calls": model_calls.measure,
     "write_path": write_path.measure,
     "write_path_queries": write_path_queries.measure,
     "write_path_long": write_path_long.measure,
+    "compaction": compaction.measure,
 }
 
 

@@ -52,11 +52,16 @@ Session = list[dict[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The models of a run: seconds a chat call, calls at once, characters up to which nodes are put together."""
+    """The models of a run: seconds a chat call, calls at once, characters up to which nodes are put together.
+
+    Bounds of the write path are of facts and trees, so that nothing is compacted unless it is said.
+    """
 
     latency_s: float
     slots: int = SLOTS
     concatenation_max: int | None = None  # None: as it is configured by default
+    compacts: bool = False
+    paper: bool = False  # whether somebody who asks for a compaction gets the literal one, pair by pair
 
 
 class Counts(Counter[str]):
@@ -256,6 +261,8 @@ def _environ(models: Models, stub: StubProcess, folder: Path) -> dict[str, str]:
         "MEMFOREST_BUS_EMBEDDED": "true",
         "MEMFOREST_MODELS_CONCURRENCY": str(models.slots),
         "MEMFOREST_MEMTREE_IDLE_S": "30",
+        "MEMFOREST_EVENTTREE_ONLINE": str(models.compacts).lower(),
+        "MEMFOREST_EVENTTREE_PRESET": "paper" if models.paper else "default",
         # As the daemon's unit sets them: one core for arithmetic.
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",

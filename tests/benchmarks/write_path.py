@@ -3,7 +3,7 @@
 LoCoMo's conv-26, sessions 1 to 8, where LOCOMO_DIR names the data set, else made-up talk of that size; the stub of
 `tests/stub_models` for both models, an embedding call taking a quarter of a chat call; daemon, bus and stub are
 processes of their own. The bound is what nobody can beat who waits for each session: one extraction, summaries up
-a tree of fixed depth, two calls for embeddings.
+a tree of fixed depth, two calls for embeddings. It knows no compaction, which is off but for the rows that say so.
 """
 
 from __future__ import annotations
@@ -68,11 +68,14 @@ class Way:
         order = "all sessions at once" if self.at_once else "session by session"
         joined = "" if self.models.concatenation_max is None else ", no concatenation"
         few = "" if self.models.slots == SLOTS else f", {self.models.slots} slots"
-        return f"{order}, L = {self.models.latency_s:g} s{joined}{few}"
+        compacts = ", with compaction" if self.models.compacts else ""
+        return f"{order}, L = {self.models.latency_s:g} s{joined}{few}{compacts}"
 
     @property
     def goal(self) -> float | None:
         """The ratio that is aimed at, if one is."""
+        if self.models.compacts:
+            return None
         if self.models.slots != SLOTS:
             return GOAL_FEW_SLOTS
         return (GOALS_AT_ONCE if self.at_once else GOALS).get(self.models.latency_s)
@@ -113,6 +116,7 @@ def measure(share: float) -> list[Row]:
         *(Way(Models(latency_s, concatenation_max=0)) for latency_s in LATENCIES_S),
         Way(Models(LATENCIES_S[1], FEW_SLOTS, concatenation_max=0)),
         *(Way(Models(latency_s), at_once) for at_once in (False, True) for latency_s in LATENCIES_S),
+        Way(Models(LATENCIES_S[1], compacts=True)),
     ]
     outcomes = [anyio.run(run, way, sessions) for way in ways]
     rows = [row for seen in outcomes for row in _rows(seen, sessions)]

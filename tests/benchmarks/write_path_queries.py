@@ -24,14 +24,14 @@ def measure(share: float) -> list[Row]:
     """The median and the slow ones."""
     sessions = read_sessions()[: sized(SESSIONS, share)]
     latency_s = LATENCY_S if share == 1 else QUICK_LATENCY_S
-    during, idle = anyio.run(_ask_both, Models(latency_s), sessions)
+    during, idle = anyio.run(ask_both, Models(latency_s), sessions)
     return [
-        _row("p50", 0.5, during, idle, P50_MAX),
-        _row("p99", 0.99, during, idle, P99_MAX),
+        query_row("a query while sessions are built, p50", 0.5, during, idle, P50_MAX),
+        query_row("a query while sessions are built, p99", 0.99, during, idle, P99_MAX),
     ]
 
 
-async def _ask_both(models: Models, sessions: Sequence[Session]) -> tuple[list[float], list[float]]:
+async def ask_both(models: Models, sessions: Sequence[Session]) -> tuple[list[float], list[float]]:
     """Seconds each query took while the sessions were built, and each of the same when they were."""
     questions = [str(turn["content"]) for session in sessions for turn in session]
     during = list[float]()
@@ -60,11 +60,12 @@ async def _ask(up: Run, question: str) -> float:
     return time.monotonic() - began_s
 
 
-def _row(name: str, share: float, during: Sequence[float], idle: Sequence[float], most: float) -> Row:
+def query_row(name: str, share: float, during: Sequence[float], idle: Sequence[float], most: float | None) -> Row:
+    """What the query took at this percentile, against the same without anything to do."""
     each = [percentile(samples, share) for samples in (during, idle)]
     figures = (
         Figure("queries", len(during)),
         Figure("while_building_ms", ms(each[0])),
         Figure("idle_ms", ms(each[1])),
     )
-    return Row(f"a query while sessions are built, {name}", each[0] / each[1], "idle", figures, most)
+    return Row(name, each[0] / each[1], "idle", figures, most)

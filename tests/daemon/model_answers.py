@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from events.decisions import PairsJudged
 from events.envelope import NewEvent
+from events.eventtree import NodesMerged
 from events.log import EventLog
-from events.memory import FactsExtracted, IntervalSummarised, NodesMerged, Usage, WorkParked
+from events.memory import FactsExtracted, IntervalSummarised, Usage, WorkParked
 from tests.builders import a_batch, a_merge, a_parking, a_summary, a_turn, an_extraction
 
 NOTHING = Usage()

@@ -19,11 +19,13 @@ from daemon.building.deciding import Deciding, DecidingParameters
 from daemon.building.worker import Worker, WorkerParameters
 from daemon.erasure.erasing import Erasing
 from daemon.erasure.forgetting import Forgetter
-from daemon.memories import MEMORIES_MAX, Memories
+from daemon.memories import MEMORIES_BYTES, MEMORIES_MAX, Memories
 from daemon.models.budget import Budget
 from daemon.reading.recalled import GivenOut
+from daemon.vector_source import VectorSource
 from events.envelope import Reference
 from events.log import EventLog
+from events.memory import Task
 from events.reading import read_user
 from events.registry import read_user_references
 from projections.eventtree.parameters import EventTreeParameters
@@ -34,7 +36,7 @@ from projections.recall.agpr import AgprParameters
 from tests.builders import KEYS, MONDAY, ManualClock, a_batch, a_closing, a_turn
 from tests.bus_in_use import Reported
 from tests.scripted_bus import erasing_without_a_server
-from tests.scripted_models import ScriptedEmbedder, ScriptedModel
+from tests.scripted_models import Call, ScriptedEmbedder, ScriptedModel
 from tests.waiting import wait_until
 
 ALICE = KEYS.user("alice")
@@ -125,32 +127,35 @@ def build_parts(
     worker: WorkerParameters = QUICK,
     memory: MemoryParameters = SMALL,
     memories_max: int = MEMORIES_MAX,
+    memories_bytes: int = MEMORIES_BYTES,
     eventtree: EventTreeParameters | None = None,
     agpr: AgprParameters | None = None,
     budget: Budget | None = None,
     deciding: DecidingParameters | None = None,
     compared_by: Embedder | None = None,
+    online: EventTreeParameters | None = None,
 ) -> Parts:
-    """The parts, built as daemon/app.py does it."""
+    """The parts, built as daemon/app.py does it. Without `online` nothing is compacted in the background."""
     model = model or ScriptedModel()
     embedder = embedder or ScriptedEmbedder()
     reported = Reported()
-    memories = Memories(log, memory, reported, memories_max)
+    memories = Memories(log, memory, reported, memories_max, bytes_max=memories_bytes)
     given_out = GivenOut(log.keys.secret, clock)
-    decide = Deciding(log, memories, compared_by, report=reported, parameters=deciding)
+    decide = Deciding(log, memories, compared_by, report=reported, parameters=deciding, eventtree=online)
     working = Worker(
         log, memories, model, worker, clock, reported, budget=budget, given_out=given_out, deciding=decide
     )
-    compactor = Compactor(
-        log, memories, working, embedder, eventtree or EventTreeParameters(), patience_s=PATIENCE_S
-    )
+    source, trees = VectorSource(log, embedder), eventtree or EventTreeParameters()
+    compactor = Compactor(log, memories, working, source, trees, clock, patience_s=PATIENCE_S)
+    if working.compacting is not None:
+        working.compacting.gives_way = compactor.running.__contains__
     answerer = Answerer(
         log.keys,
         log,
         memories,
         embedder,
         agpr or AgprParameters(),
-        lambda user: compactor.planned.get(user, 0),
+        lambda user: compactor.count_planned(user) + working.count_planned(user),
         clock,
         give_out=given_out.note,
     )
@@ -169,6 +174,20 @@ async def running(parts: Parts) -> AsyncGenerator[Parts, None]:
             yield parts
         finally:
             tasks.cancel_scope.cancel()
+
+
+async def learn(parts: Parts, facts: int, session_id: str = "s1", first: int = 0) -> None:
+    """So many facts of one session, extracted and admitted; then no worker runs any more."""
+    things = (f"thing {first + number} of {session_id}." for number in range(facts))
+    async with running(parts):
+        await parts.say(*things, session_id=session_id)
+        await parts.close(session_id)
+        await parts.until_done()
+
+
+def merges(parts: Parts) -> list[Call]:
+    """The questions for the text of a group."""
+    return [call for call in parts.model.calls if call.task is Task.MERGE]
 
 
 @asynccontextmanager

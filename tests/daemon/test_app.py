@@ -26,6 +26,7 @@ from memforest.client import AsyncClient
 from tests.builders import a_turn as recorded_turn
 from tests.bus_in_use import Reported
 from tests.stored import stored_rows
+from tests.system.daemon_process import until_built
 from tests.waiting import wait_until
 
 
@@ -93,7 +94,7 @@ async def test_what_is_sent_is_remembered_forgotten_and_verified(folder: Path) -
         key = published["published"][1]["keys"][0]
         await client.request("sessions.close", {"user_id": "alice", "session_id": "s1"})
         answer = await client.request("query", {"user_id": "alice", "query": "Rex", "wait_for": key})
-        await wait_until(lambda: all(not memory.pending() for memory in app.memories.loaded().values()))
+        await until_built(client, "alice")
         status = await client.request("status", {"user_id": "alice"})
         compacted = await client.request("units.compact", {"user_id": "alice"})
         receipt = await client.request("sessions.forget", {"user_id": "alice", "session_id": "s1"})

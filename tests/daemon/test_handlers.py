@@ -12,11 +12,13 @@ import pytest
 from daemon.asking.differences import Differences
 from daemon.asking.history import History
 from daemon.asking.listings import Listings
+from daemon.asking.merges import Merges
 from daemon.asking.session_events import SessionEvents
 from daemon.asking.structures import Structures
 from daemon.asking.tree_nodes import TreeNodesReader
 from daemon.asking.why import Provenance
 from daemon.building.corrections import Corrections
+from daemon.building.policies import Policies
 from daemon.building.replaying import Replaying
 from daemon.bus.nats_bus import NatsBus
 from daemon.bus.publishing import Publisher
@@ -35,6 +37,7 @@ from daemon.serving.protocol import Handlers, read_params
 from daemon.serving.schemas import Schemas
 from daemon.status import ModelsInUse, Status
 from events.errors import InvalidInput, MemForestError, StoreUnusable
+from projections.eventtree.parameters import EventTreeParameters
 from tests.builders import KEYS, ManualClock, a_batch, a_dead_letter
 from tests.bus_in_use import Reported
 from tests.daemon.parts_in_use import Parts, running, running_forgetter, unwritable
@@ -51,6 +54,8 @@ WRITES = {
     "facts.pin",
     "sessions.forget",
     "units.compact",
+    "units.undo",
+    "units.set_policy",
     "dead_letters.retry",
     "dead_letters.drop",
     "parked.retry",
@@ -94,6 +99,8 @@ def handlers(parts: Parts, clock: ManualClock) -> Handlers:
             publisher=Publisher(bus, decoder),
             forgetter=parts.forgetter,
             compactor=parts.compactor,
+            policies=Policies(parts.log, parts.memories, parts.worker, EventTreeParameters(), clock),
+            merges=Merges(parts.log, parts.memories),
             dead_letters=DeadLetters(parts.log, decoder),
             parked=Parked(parts.log, clock),
             session_events=SessionEvents(parts.log),
@@ -171,6 +178,7 @@ async def test_status_tells_how_every_part_is(parts: Parts, handlers: Handlers, 
         "parked": 1,
         "waiting_for_model": 0,
         "recorded": 0,
+        "planned": 0,
     }
     assert status["watermark"] == {"user_seq": 4, "projected_user_seq": 4, "pending": 0, "lag_s": 0.0}
     assert "Xylophon" not in str(status)

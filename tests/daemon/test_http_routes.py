@@ -40,7 +40,7 @@ def test_what_stands_in_a_path_is_a_parameter_of_its_method_and_what_writes_is_n
     for route in ROUTES_LISTED:
         method = handlers[route.method]
         assert set(route.variables) <= set(method.params_type.__struct_fields__), route.path
-        assert method.write == (route.verb in ("POST", "DELETE")) or route.method == "query", route.path
+        assert method.write == (route.verb in ("POST", "PUT", "DELETE")) or route.method == "query", route.path
 
 
 def test_every_route_is_found_by_its_own_path_with_any_ids() -> None:

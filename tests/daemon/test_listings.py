@@ -17,13 +17,12 @@ from daemon.asking.listings import (
 )
 from daemon.asking.structures import (
     FactsParams,
-    GroupShown,
     PageParams,
     Structures,
-    UnitShown,
 )
 from daemon.asking.tree_listing import TreeShown
 from daemon.asking.tree_nodes import NODE_TEXT_MAX
+from daemon.asking.unit_listing import GroupShown, UnitShown
 from daemon.erasure.receipts import SessionUnknown, UserUnknown
 from events.errors import InvalidInput
 from events.memory import Usage

@@ -97,15 +97,19 @@ async def test_memories_go_when_they_take_too_much_and_the_newest_stays(log: Eve
     assert memories.size_bytes == sum(memory.size_bytes for memory in memories.loaded().values())
 
 
-async def test_one_that_is_larger_than_all_room_is_there_as_long_as_it_is_used(log: EventLog) -> None:
+async def test_one_that_is_larger_than_all_room_is_there_until_another_one_is_used(log: EventLog) -> None:
     await say(log, 40)
+    await say(log, 1, "bob")
     memories = Memories(log, SMALL, Reported(), bytes_max=1)
     async with memories.use(ALICE) as memory:
-        during = memories.holds(ALICE)
+        pass
+    after = memories.holds(ALICE)
+    async with memories.use(KEYS.user("bob")) as other:
+        pass
 
-    assert during
+    assert after
     assert memory.user_seq == 40
-    assert (memories.loaded(), memories.size_bytes) == ({}, 0)
+    assert (memories.loaded(), memories.size_bytes) == ({KEYS.user("bob"): other}, other.size_bytes)
 
 
 async def test_who_gives_up_waiting_costs_nobody_the_fold_that_was_begun(counting: CountingLog) -> None:
@@ -163,7 +167,9 @@ async def test_one_that_has_to_go_leaves_a_snapshot_first_and_comes_back_from_it
         async with keeping(memories, every_s=60):
             async with memories.use(ALICE) as memory:
                 digest = digest_memory(memory)
-            await wait_until(lambda: not memories.loaded())
+            async with memories.use(KEYS.user("bob")):
+                pass
+            await wait_until(lambda: not memories.holds(ALICE))
             kept = await store.load_snapshot(ALICE)
             counting.reads = 0
             async with memories.use(ALICE) as memory:

@@ -51,7 +51,14 @@ STATUS = DaemonStatus(
         events=44, users=6, sessions=9, dead_letters=1, refused=8, waiting_turns=10, forgotten_not_erased=11
     ),
     worker=WorkerShown(
-        in_flight=12, calling=13, questions=14, questions_failed=15, parked=16, waiting_for_model=18, recorded=19
+        in_flight=12,
+        calling=13,
+        questions=14,
+        questions_failed=15,
+        parked=16,
+        waiting_for_model=18,
+        recorded=19,
+        planned=26,
     ),
     models=ModelsShown("offline", "hashing", None, 17, node_vectors_waiting=25),
     budget=BudgetsShown(BudgetShown(20, None, None, None)),
@@ -108,6 +115,7 @@ async def test_what_status_knows_is_there(log: EventLog) -> None:
         "vectors_waiting": 17,
         "node_vectors_waiting": 25,
         "worker_waiting_for_model": 18,
+        "groups_planned": 26,
         "model_answers_recorded_total": 19,
         "budget_spent_tokens": 20,
         "budget_used_up": 0,

@@ -23,6 +23,7 @@ from events.log import EventLog
 from events.registry import read_user_references
 from events.session import MemoryImported
 from projections.digests import digest_memory
+from projections.eventtree.units import Units
 from projections.facts.canonical import Canon
 from projections.facts.validity import Validity
 from projections.memory import Memory
@@ -106,7 +107,9 @@ def attributes(part: object) -> Iterator[tuple[str, object]]:
     elif isinstance(part, Canon):
         yield from sorted({**vars(part), "unjoined": None}.items())  # looked at once more, like those:
     elif isinstance(part, Validity):
-        yield from sorted({**vars(part), "touched": None}.items())  # looked at once more, whatever was
+        yield from sorted({**vars(part), "touched": None, "resettled": None}.items())  # whatever was looked at
+    elif isinstance(part, Units):
+        yield from sorted({**vars(part), "changes": None, "changed": None}.items())  # all are looked at once more
     else:
         yield from sorted(vars(part).items())
 
@@ -138,6 +141,8 @@ def orders(memory: Memory) -> list[list[object]]:
         list(memory.canon.facts),
         list(memory.canon.waiting),
         list(memory.placement.scenes.unrouted),
+        list(memory.units.unplaced),
+        [list(facts) for facts in memory.units.facts_of.values()],
         list(memory.chunks),
         list(memory.waiting_chunks),
         [(session, *replay.replacements) for session, replay in memory.replays.running.items()],

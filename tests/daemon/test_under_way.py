@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from daemon.building.compaction import CompactionResult
+from daemon.building.compacted import CompactionResult
 from daemon.models.budget import Budget
 from events.envelope import NewEvent
 from events.log import EventLog

@@ -23,6 +23,7 @@ from events.decisions import (
     Thresholds,
 )
 from events.errors import LogDamaged
+from events.eventtree import CompactionUndone, NodesMerged, Policy, PolicyChanged, UnitMembers, UnitsPartitioned
 from events.memory import (
     Admission,
     Alias,
@@ -35,12 +36,10 @@ from events.memory import (
     FactsExtracted,
     IntervalSummarised,
     Mention,
-    NodesMerged,
     ParkReason,
     Pointer,
     StateOf,
     Task,
-    UnitsPartitioned,
     Usage,
     Word,
     WorkParked,
@@ -181,7 +180,7 @@ EXPECTED: dict[str, Event] = {
     "interval.summarised.v1": IntervalSummarised(
         generation=2, digest=A, sources=(3, 9), model="offline-1", text="A move."
     ),
-    "units.partitioned.v1": UnitsPartitioned(generation=1, unit=A, members=(A, B)),
+    "units.partitioned.v1": UnitsPartitioned(generation=1, units=(UnitMembers(A, (A, B)),)),
     "nodes.merged.v1": NodesMerged(
         generation=1, unit=A, members=(A, B), sources=(9, 11), model="offline-1", text="One text."
     ),
@@ -225,6 +224,29 @@ EXPECTED: dict[str, Event] = {
         turns=(3, 4),
         covers=(3, 5),
         usage=USAGE,
+    ),
+    # Since then an event tells of several units, and what a group costs.
+    "units.partitioned.v2": UnitsPartitioned(generation=1, units=(UnitMembers(A, (A, B)), UnitMembers(C, (C,)))),
+    "nodes.merged.v3": NodesMerged(
+        generation=1,
+        unit=A,
+        members=(A, B),
+        sources=(9, 11),
+        model="offline-1",
+        text="One text.",
+        request=C,
+        usage=USAGE,
+        loss=12345,
+        extractive=True,
+    ),
+    "compaction.undone.v1": CompactionUndone(generation=1, facts=(A, B)),
+    "policy.changed.v1": PolicyChanged(
+        Policy(
+            online=False,
+            ratio=700,
+            min_age_s=604800,
+            never_merged=(FactRole.PREFERENCE, FactRole.PLAN),
+        )
     ),
     # Since then names that were given for one entity are read.
     "facts.extracted.v4": FactsExtracted(
@@ -436,7 +458,7 @@ def test_no_text_hides_in_a_record_inside_an_event() -> None:
         lambda text: ChunkClosed(text),
         lambda text: WorkParked(Task.EXTRACT, text, ParkReason.MODEL_FAILED),
         lambda text: WorkParked(text, A, ParkReason.MODEL_FAILED),
-        lambda text: UnitsPartitioned(1, A, (text,)),
+        lambda text: UnitsPartitioned(1, (UnitMembers(A, (text,)),)),
         lambda text: FactsExtracted(1, A, (text,), (), (), None, "m", ()),
     ],
 )

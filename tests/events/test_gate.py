@@ -11,6 +11,7 @@ from events.codec import Event
 from events.decisions import FactsRouted, FactsSuperseded, GenerationPromoted, PairsJudged, ScenesMerged
 from events.envelope import NewEvent
 from events.errors import StaleDecision
+from events.eventtree import CompactionUndone, NodesMerged, PolicyChanged, UnitsPartitioned
 from events.gate import CHANGES_FACTS, DECISIONS, Verdict
 from events.log import EventLog
 from events.memory import (
@@ -20,9 +21,7 @@ from events.memory import (
     FactsAdmitted,
     FactsExtracted,
     IntervalSummarised,
-    NodesMerged,
     Pointer,
-    UnitsPartitioned,
 )
 from events.session import (
     SessionClosed,
@@ -60,10 +59,12 @@ async def verdicts(log: EventLog, *events: NewEvent) -> list[Verdict]:
 
 def test_decisions_are_those_about_facts_scopes_units_and_generations() -> None:
     about_facts = {FactsAdmitted, FactsSuperseded, FactCorrected, FactRetracted, FactPinned}
-    about_scopes_and_units = {FactsRouted, ScenesMerged, UnitsPartitioned, NodesMerged}
+    about_scopes_and_units = {FactsRouted, ScenesMerged, UnitsPartitioned, NodesMerged, CompactionUndone}
 
     assert set(DECISIONS) == about_facts | about_scopes_and_units | {GenerationPromoted, SessionReplayed}
-    assert {*DECISIONS, TurnRevised, TurnRetracted, SessionForgotten, UserForgotten} <= set(CHANGES_FACTS)
+    assert {*DECISIONS, PolicyChanged, TurnRevised, TurnRetracted, SessionForgotten, UserForgotten} <= set(
+        CHANGES_FACTS
+    )
     assert not {TurnRecorded, FactsExtracted, PairsJudged, IntervalSummarised, SessionClosed} & set(CHANGES_FACTS)
 
 

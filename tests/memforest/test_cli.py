@@ -294,24 +294,6 @@ def test_facts_are_fetched_page_by_page_up_to_the_limit(daemon: FakeDaemon) -> N
     assert [fact["id"] for fact in json.loads(some.stdout)["facts"]] == ["f0", "f1", "f2"]
 
 
-def test_compact_says_what_became_of_the_nodes(daemon: FakeDaemon) -> None:
-    daemon.answers["units.compact"] = lambda _: {
-        "facts": 10,
-        "nodes_before": 10,
-        "nodes_after": 5,
-        "cut": 0.5,
-        "groups": 3,
-        "units": 2,
-        "loss_bound": 0.125,
-    }
-    result = run(daemon, "compact", "--user", "alice", "--ratio", ".5")
-    wrong = run(daemon, "compact", "--user", "alice", "--ratio", "1.5")
-
-    assert result.stdout == "10 facts in 2 units: 10 nodes became 5 (50.0% less, 3 groups). Loss bound 0.125.\n"
-    assert daemon.requests == [("units.compact", {"user_id": "alice", "ratio": 0.5})]
-    assert wrong.exit_code == 2
-
-
 def test_status_and_users_are_plain_lines(daemon: FakeDaemon) -> None:
     daemon.answers["users.list"] = lambda _: {
         "users": [{"user_id": "al", "user_seq": 7, "sessions": 2, "turns": 5}]

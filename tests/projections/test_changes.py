@@ -22,17 +22,16 @@ from events.decisions import (
     Thresholds,
 )
 from events.envelope import NewEvent, RecordedEvent
+from events.eventtree import CompactionUndone, NodesMerged, UnitMembers, UnitsPartitioned
 from events.memory import (
     ExtractedFact,
     FactId,
     FactsExtracted,
     IntervalSummarised,
     Mention,
-    NodesMerged,
     ParkReason,
     Pointer,
     Task,
-    UnitsPartitioned,
     WorkParked,
     WorkResumed,
 )
@@ -233,7 +232,7 @@ def random_step(told: Told, chance: random.Random) -> Iterator[Changes]:
     memory = told.memory
     session = f"s{chance.randint(1, 4)}"
     facts = sorted(memory.canon.facts)
-    match chance.choices(range(15), [30, 4, 3, 16, 14, 14, 3, 4, 2, 6, 2, 9, 2, 4, 1])[0]:
+    match chance.choices(range(16), [30, 4, 3, 16, 14, 14, 3, 6, 2, 6, 2, 9, 2, 4, 1, 1])[0]:
         case 0:
             content = f"{chance.choice(NAMES)} and {chance.choice(NAMES)} said {chance.randint(1, 5)}."
             yield told.say(content, session, hours=chance.randrange(100))
@@ -254,7 +253,7 @@ def random_step(told: Told, chance: random.Random) -> Iterator[Changes]:
         case 6 if facts:
             unit = an_id(f"unit {chance.randint(1, 3)}")
             members = tuple(chance.sample(facts, chance.randint(1, len(facts))))
-            yield told.decide(UnitsPartitioned(1, unit, members))
+            yield told.decide(UnitsPartitioned(1, (UnitMembers(unit, members),)))
         case 7 if len(facts) > 3:
             yield told.decide(a_group_of(closed_under_groups(memory, chance.sample(facts, 3))))
         case 8 if memory.waiting_chunks:
@@ -281,6 +280,8 @@ def random_step(told: Told, chance: random.Random) -> Iterator[Changes]:
             one, other = (memory.canon.facts[fact].first.pointer for fact in chance.sample(facts, 2))
             pair = JudgedPair(max(one, other), min(one, other), PairVerdict.DIFFERENT)
             yield told.decide(PairsJudged(1, (pair,), (), "offline"))
+        case 15 if facts:
+            yield told.decide(CompactionUndone(1, tuple(chance.sample(facts, 1))))
         case _:
             pass
 
@@ -295,19 +296,20 @@ def closed_under_groups(memory: Memory, facts: list[FactId]) -> tuple[FactId, ..
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_changes_of_all_events_add_up_to_the_state(seed: int) -> None:
     print(f"seed {seed}")
-    chance, told, state = random.Random(seed), Told(), State()
+    chance, told, state, groups = random.Random(seed), Told(), State(), 0
     for _ in range(STEPS):
         before = {fact.id: len(fact.occurrences) for fact in told.memory.canon.facts.values()}
         joined: set[FactId] = set()
         for changes in random_step(told, chance):
             state.add(changes)
+            groups += len(changes.groups_made)
             joined |= set(changes.facts_joined)
 
         assert state == state_of(told.memory)
         assert joined & before.keys() == joined_between(before, told.memory)
         assert not told.watch.look(), "nothing was passed over"
     assert len(told.memory.canon.facts) > 10
-    assert told.memory.units.groups
+    assert groups > 1
     assert len(told.memory.members) > 1
 
 
@@ -451,6 +453,19 @@ def test_a_larger_group_undoes_the_smaller_one() -> None:
     assert small.groups_undone == ()
     assert large.groups_undone == small.groups_made
     assert large.groups_made == tuple(told.memory.units.groups)
+
+
+def test_a_compaction_that_is_undone_undoes_its_groups_and_moves_no_fact() -> None:
+    told = Told()
+    told.say()
+    told.say()
+    told.extract("Alice swims.", "Alice runs.")
+    told.admit()
+    one, two = told.memory.canon.facts
+    made = told.decide(a_group_of((one, two)))
+    undone = told.decide(CompactionUndone(1, (one, two)))
+
+    assert undone == Changes(groups_undone=made.groups_made)
 
 
 def test_a_forgotten_session_hides_its_rows() -> None:

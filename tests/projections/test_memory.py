@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from events.envelope import NewEvent, Reference
 from events.errors import LogDamaged
-from events.hindsight import Hindsight
+from events.eventtree import UnitMembers, UnitsPartitioned
 from events.memory import (
     Admission,
     ExtractedFact,
-    FactId,
     FactsAdmitted,
     FactsExtracted,
     IntervalSummarised,
     Mention,
-    NodesMerged,
     ParkReason,
     Pointer,
     Task,
-    UnitsPartitioned,
     WorkParked,
 )
 from events.session import SessionErased
@@ -30,10 +27,8 @@ from projections.digests import MemoryDigest, digest_memory
 from projections.facts.admission import plan_admissions
 from projections.facts.chunking import make_chunk_key
 from projections.facts.scopes import USER_SCOPE, Scope, ScopeKind
-from projections.memory import Memory, MemoryParameters
 from projections.memtree.items import Node
 from projections.recall.nodes import NodeKind
-from projections.recall.tokens import query_terms
 from projections.texts import FactText, TurnsText, WrittenText
 from tests.builders import (
     KEYS,
@@ -42,88 +37,15 @@ from tests.builders import (
     a_closing,
     a_forgetting,
     a_turn,
-    an_admission,
     an_erasure,
     an_extraction,
     an_id,
     as_recorded,
-    lineage_of,
 )
+from tests.projections.folded import Fold, again, found
 
-ALICE = KEYS.user("alice")
 S1, S2 = (KEYS.session("alice", name) for name in ("s1", "s2"))
 IN_S1, IN_BOTH = frozenset((S1,)), frozenset((S1, S2))
-
-
-class Fold:
-    """A Memory that is given events as a log would hold them, with decisions made on the Memory itself."""
-
-    def __init__(self, *, concatenation_max: int = 800, tombstones: dict[Reference, int] | None = None) -> None:
-        parameters = MemoryParameters(concatenation_max=concatenation_max)
-        self.memory = Memory(ALICE, parameters, Hindsight(tombstones=tombstones or {}))
-        self.events: list[NewEvent] = []
-
-    def apply(self, *events: NewEvent, erased: bool = False) -> Memory:
-        for new in events:
-            self.events.append(new)
-            self.memory.apply(as_recorded(new, len(self.events), erased=erased))
-        return self.memory
-
-    def say(self, count: int = 2, session: str = "s1", content: str = "I moved to Miami.") -> None:
-        for _ in range(count):
-            at = MONDAY + len(self.events) * 1000
-            number = f"t{len(self.events)}"
-            self.apply(a_turn(content, session_id=session, turn_id=number, happened_at=at))
-
-    def extract(
-        self, turns: tuple[int, ...], *texts: str, session: str = "s1", labels: tuple[str, ...] = ()
-    ) -> None:
-        """A model read these facts, all of which name the labels."""
-        new = an_extraction(turns, texts, session_id=session)
-        assert isinstance(new.event, FactsExtracted)
-        mentions = tuple(map(Mention, labels))
-        facts = tuple(ExtractedFact(text, (0,), MONDAY, MONDAY, mentions=mentions) for text in texts)
-        self.apply(replace(new, event=replace(new.event, facts=facts)))
-
-    def admit(self) -> list[FactId]:
-        """Admit what waits; the facts it went into."""
-        facts: list[FactId] = []
-        for decision, lineage in plan_admissions(self.memory.canon, 1):
-            facts += [admission.fact for admission in decision.admissions]
-            self.apply(replace(an_admission(Pointer(len(self.events), 0)), event=decision, lineage=tuple(lineage)))
-        return facts
-
-    def tell(self, *texts: str, session: str = "s1", labels: tuple[str, ...] = ()) -> list[FactId]:
-        """Two turns, their extraction and its admission."""
-        self.say(2, session)
-        self.extract((len(self.events) - 1, len(self.events)), *texts, session=session, labels=labels)
-        return self.admit()
-
-    def merge(self, members: list[FactId], text: str, sessions: Iterable[str] = ("s1",)) -> None:
-        event = NodesMerged(1, an_id("unit"), tuple(members), (), "offline", text)
-        self.apply(self.decided(event, sessions))
-
-    def decided(
-        self, event: NodesMerged | UnitsPartitioned | IntervalSummarised | WorkParked, sessions: Iterable[str]
-    ) -> NewEvent:
-        key = f"decision/{len(self.events)}"
-        return NewEvent("alice", None, event, key, MONDAY, lineage_of(sessions), basis=self.memory.user_seq)
-
-
-def again(fold: Fold, **tombstones: int) -> Memory:
-    """The same log folded from nothing, with these sessions forgotten at these user_seqs."""
-    known = {KEYS.session("alice", session): at for session, at in tombstones.items()}
-    memory = Memory(ALICE, fold.memory.parameters, Hindsight(tombstones=known))
-    for user_seq, new in enumerate(fold.events, 1):
-        erased = any(user_seq < known.get(session, 0) for session in new.lineage)
-        memory.apply(as_recorded(new, user_seq, erased=erased))
-    return memory
-
-
-def found(memory: Memory, question: str) -> list[NodeKind]:
-    """The kinds of the nodes that share a word with the question."""
-    scores = memory.nodes.lexical.scores(query_terms(question), memory.nodes.size)
-    return [memory.nodes.node(row).kind for row in memory.nodes.live_rows().tolist() if scores[row] > 0]
 
 
 def session_scope(session: Reference) -> Scope:
@@ -309,50 +231,6 @@ def parking_of(digest: bytes) -> WorkParked:
     return WorkParked(Task.SUMMARISE, digest, ParkReason.MODEL_FAILED)
 
 
-def test_a_group_replaces_its_facts_in_the_search() -> None:
-    fold = Fold()
-    facts = fold.tell("Alice swims.", "Alice runs.")
-    fold.merge(facts, "Alice swims and jogs.")
-    (group,) = fold.memory.units.groups.values()
-    node = fold.memory.nodes.node(fold.memory.nodes.row_of[group.id])
-
-    assert found(fold.memory, "jogs") == [NodeKind.GROUP]
-    assert found(fold.memory, "runs") == []
-    assert (node.ref, node.turns, node.sessions) == (WrittenText(5), (1,), IN_S1)
-    assert len(fold.memory.canon.facts) == 2
-
-
-def test_a_larger_group_takes_a_smaller_one() -> None:
-    fold = Fold()
-    facts = fold.tell("Alice swims.", "Alice runs.", "Alice sings.")
-    fold.merge(facts[:2], "Alice swims and runs.")
-    fold.merge(facts, "Alice does much.")
-
-    assert [group.members for group in fold.memory.units.groups.values()] == [tuple(facts)]
-    assert found(fold.memory, "swims runs sings") == []
-    assert len(fold.memory.nodes) == 2  # the chunk and the group
-
-
-def test_an_occurrence_that_joins_a_grouped_fact_adds_its_source_to_the_group() -> None:
-    fold = Fold()
-    facts = fold.tell("Alice swims.", "Alice runs.")
-    fold.merge(facts, "Alice swims and jogs.")
-    fold.tell("Alice runs.", session="s2")
-    (group,) = fold.memory.units.groups
-
-    assert fold.memory.nodes.node(fold.memory.nodes.row_of[group]).sessions == {S1, S2}
-    assert facts[1] not in fold.memory.nodes.row_of
-
-
-def test_units_are_what_was_recorded_last() -> None:
-    fold = Fold()
-    facts = fold.tell("Alice swims.", "Alice runs.")
-    for unit, members in (("one", facts), ("two", facts[1:])):
-        fold.apply(fold.decided(UnitsPartitioned(1, an_id(unit), tuple(members)), ("s1",)))
-
-    assert fold.memory.units.unit_of == {facts[0]: an_id("one"), facts[1]: an_id("two")}
-
-
 def test_a_forgotten_session_is_hidden_at_once_and_asks_for_a_new_fold() -> None:
     fold = Fold()
     fold.say(2)
@@ -387,20 +265,6 @@ def test_what_is_said_after_the_forgetting_is_not_voided_by_it() -> None:
     assert list(memory.turns) == [2]
 
 
-def test_a_group_whose_member_was_voided_disappears_and_the_others_are_facts_again() -> None:
-    fold = Fold()
-    (one,), (two,) = fold.tell("Alice swims."), fold.tell("Alice runs.", session="s2")
-    fold.merge([one, two], "Alice swims and jogs.", ("s1", "s2"))
-    # A group that names s2 alone, as if its words were from there: it must not come back without its member.
-    fold.merge([one, two], "Alice swims, then jogs.", ("s2",))
-    fold.apply(a_forgetting("s1"))
-    memory = again(fold, s1=len(fold.events))
-
-    assert memory.units.groups == {}
-    assert found(memory, "jogs") == []
-    assert sorted(found(memory, "runs Miami")) == [NodeKind.CHUNK, NodeKind.FACT]
-
-
 @pytest.mark.parametrize("user_seq", [0, 1, 3])
 def test_an_event_out_of_order_is_refused_and_changes_nothing(user_seq: int) -> None:
     fold = Fold()
@@ -432,7 +296,7 @@ def a_full_fold() -> Fold:
     fold = Fold(concatenation_max=0)
     facts = fold.tell("Alice swims.", "Alice runs.", labels=("Alice",))
     fold.tell("Alice sings.", session="s2", labels=("Alice",))
-    fold.apply(fold.decided(UnitsPartitioned(1, an_id("unit"), tuple(facts)), ("s1",)))
+    fold.apply(fold.decided(UnitsPartitioned(1, (UnitMembers(an_id("unit"), tuple(facts)),)), ("s1",)))
     fold.merge(facts, "Alice swims and runs.")
     return fold
 
@@ -459,7 +323,7 @@ def summarise_root(fold: Fold) -> None:
 
 def move_unit(fold: Fold) -> None:
     facts = tuple(fold.memory.canon.facts)[:1]
-    fold.apply(fold.decided(UnitsPartitioned(1, an_id("another unit"), facts), ("s1",)))
+    fold.apply(fold.decided(UnitsPartitioned(1, (UnitMembers(an_id("another unit"), facts),)), ("s1",)))
 
 
 def merge_all(fold: Fold) -> None:

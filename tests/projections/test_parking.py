@@ -11,15 +11,8 @@ import pytest
 
 from events.codec import Event
 from events.envelope import NewEvent, RecordedEvent
-from events.memory import (
-    FactsExtracted,
-    IntervalSummarised,
-    NodesMerged,
-    ParkReason,
-    Task,
-    WorkParked,
-    WorkResumed,
-)
+from events.eventtree import NodesMerged
+from events.memory import FactsExtracted, IntervalSummarised, ParkReason, Task, WorkParked, WorkResumed
 from events.session import ReplayStarted
 from projections.digests import digest_memory
 from projections.eventtree.units import PARKED_MERGES_MAX, Units, make_group_id

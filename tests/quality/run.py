@@ -1,6 +1,7 @@
 """`make quality`: prints how much of the evidence answers carry. `ARGS="core static"` picks some parts.
 
-`ARGS=sweeps` prints instead what chunk sizes, branchings, budgets and schedules cost and keep.
+`ARGS=sweeps` prints instead what chunk sizes, branchings, budgets and schedules cost and keep; `ARGS="baselines
+ablations compression_sweeps"` what other ways of compression keep, and the EventTree without its parts.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from daemon.offline.static import StaticEmbedder
 from projections.ports import Embedder
 from projections.recall.agpr import MULTILINGUAL, NO_EMBEDDER, STATIC, AgprParameters
 from tests.quality.chunk_sweep import sweep_chunks
+from tests.quality.compression_runs import RUNS, print_runs
 from tests.quality.decisions import decide_on, decisions_table, joins_agree, scenes_agree
 from tests.quality.in_process import (
     Embed,
@@ -48,8 +50,8 @@ PAIRS = 500
 def main(parts: Sequence[str]) -> int:
     """Print the parts, all by default; 0 when they could be measured."""
     path = locomo_file()
-    if path is None or not set(parts) <= {*PARTS, *SWEEPS, "sweeps"}:
-        named = ", ".join((*PARTS, *SWEEPS, "sweeps"))
+    if path is None or not set(parts) <= {*PARTS, *SWEEPS, "sweeps", *RUNS}:
+        named = ", ".join((*PARTS, *SWEEPS, "sweeps", *RUNS))
         print(
             f"LOCOMO_DIR must name the folder that holds {FILE_NAME}; the parts are {named}",
             file=sys.stderr,
@@ -73,6 +75,7 @@ def main(parts: Sequence[str]) -> int:
     if "daemon" in wanted:
         rows = anyio.run(measure_daemon, path, load_conversations(path))
         _print_categories("core, the daemon as installed", rows)
+    print_runs(wanted, path)
     _print_sweeps(SWEEPS if "sweeps" in wanted else wanted, load_conversations(path))
     return 0
 

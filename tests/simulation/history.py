@@ -39,6 +39,7 @@ from tests.builders import (
     a_user_forgetting,
 )
 from tests.scripted_models import UNREADABLE, ModelFailed
+from tests.simulation.regrouping import change_policy, merge_nodes, move_facts, undo_some
 from tests.simulation.said import Session, mark_of
 from tests.simulation.world import PARAMETERS, Daemon
 
@@ -86,8 +87,8 @@ class History:
         steps = {
             self.say: 34, self.edit: 10, self.repeat: 5, self.retract: 9, self.close: 8, self.close_chunk: 6,
             self.correct: 8 if self.corrects else 0, self.answer: 40, self.fail: 4, self.give_up: 6,
-            self.resume: 4, self.route: 4, self.merge_scenes: 3, self.compact: 6, self.forget: 5,
-            self.forget_user: 1, self.ask: 6,
+            self.resume: 4, self.route: 4, self.merge_scenes: 3, self.compact: 6, self.regroup: 10,
+            self.forget: 5, self.forget_user: 1, self.ask: 6,
         }  # fmt: skip
         (step,) = self.chance.choices(list(steps), list(steps.values()))
         await step(daemon)
@@ -268,6 +269,19 @@ class History:
 
     async def compact(self, daemon: Daemon) -> None:
         daemon.compact_soon(self.chance.choice(USERS))
+
+    async def regroup(self, daemon: Daemon) -> None:
+        """Facts go into other units, nodes become one, groups are taken apart; or another policy counts."""
+        user_id = self.chance.choice(USERS)
+        user, way = KEYS.user(user_id), self.chance.randrange(6)
+        if way < 2:
+            await move_facts(daemon, self.chance, user)
+        elif way < 4:
+            await merge_nodes(daemon, self.chance, user)
+        elif way == 4:
+            await undo_some(daemon, self.chance, user, self.clock.now)
+        else:
+            await change_policy(daemon, self.chance, user_id, self.clock.now)
 
     async def forget(self, daemon: Daemon) -> None:
         """Over the socket, waiting or not; over the bus; or with a stop before anybody took notice."""

@@ -28,6 +28,7 @@ from projections.facts.scopes import Scope, ScopeKind
 from projections.memory import Memory
 from tests.builders import KEYS, SECRET, ManualClock, a_closed_chunk, seeded_nonces
 from tests.simulation.history import QUESTIONS, SESSIONS_PER_USER, USERS, History, marker_of
+from tests.simulation.regrouping import check_nothing_waited_for, check_snapshot, check_units
 from tests.simulation.world import PARAMETERS, Daemon, running
 from tests.stored import stored_bytes, stored_rows
 
@@ -44,18 +45,22 @@ async def test_whatever_happened_the_memory_is_that_of_a_store_which_never_saw_w
     print("SIMULATION_SEED", seed)
     history = History(seed, random.Random(seed), corrects=seed % 3 == 0)
     path = tmp_path / "events.db"
+    online = seed % 4 == 1
     for _ in range(LIVES):
-        async with running(path, history.clock, held=True) as daemon:
+        async with running(path, history.clock, held=True, online=online) as daemon:
             for _ in range(STEPS_PER_LIFE):
                 await history.step(daemon)
                 await daemon.check()
+                await check_groups(daemon, history)
             assert "memory.fold_failed" not in daemon.reports.names
-    async with running(path, history.clock, held=False) as daemon:
+    async with running(path, history.clock, held=False, online=online) as daemon:
         await finish(daemon, history)
         await daemon.check()
         memories = {user: await daemon.memories.catch_up(user) for user in await daemon.users()}
-        for memory in memories.values():
+        for user, memory in memories.items():
             assert_scenes_hold_all(memory)
+            check_units(memory)
+            await check_nothing_waited_for(daemon, user)
         inputs = await surviving_inputs(daemon, path, memories)
         await assert_what_stands_is_searched(daemon, history, memories)
         await assert_nothing_left(daemon, history, memories)
@@ -73,6 +78,13 @@ async def test_whatever_happened_the_memory_is_that_of_a_store_which_never_saw_w
         assert said == await facts_said(innocent, expected)
         for user, memory in expected.items():
             assert_same(memories[user], memory)
+
+
+async def check_groups(daemon: Daemon, history: History) -> None:
+    """Whatever was planned, undone and forgotten: of one user by lot also as a snapshot has it."""
+    for user in await daemon.users():
+        check_units(await daemon.memories.catch_up(user))
+    await check_snapshot(daemon, KEYS.user(history.chance.choice(USERS)))
 
 
 async def finish(daemon: Daemon, history: History) -> None:

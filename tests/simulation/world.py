@@ -17,8 +17,10 @@ from daemon.asking.answer_types import Answer
 from daemon.asking.answers import Answerer
 from daemon.asking.query_params import QueryParams
 from daemon.asking.structures import Structures
-from daemon.building.compaction import CompactionRunning, Compactor
+from daemon.building.compacted import CompactionRunning
+from daemon.building.compaction import Compactor
 from daemon.building.corrections import Corrections
+from daemon.building.deciding import Deciding
 from daemon.building.worker import Worker, WorkerParameters
 from daemon.erasure.fingerprints import Fingerprints
 from daemon.erasure.forgetting import Forgetter
@@ -28,6 +30,7 @@ from daemon.folding import fold_from_nothing
 from daemon.memories import Memories
 from daemon.parked import Parked
 from daemon.texts import read_texts
+from daemon.vector_source import VectorSource
 from events.envelope import Reference
 from events.erasure import has_emptied, has_retracted
 from events.hindsight import Hindsight, read_hindsight
@@ -47,6 +50,8 @@ from tests.waiting import wait_until
 
 # Small trees of several levels, and summaries from two sentences on.
 PARAMETERS = MemoryParameters(chunk_turns=2, shape=TreeShape(3), concatenation_max=60)
+# Small units, and so high a ratio that a few dozen facts are compacted.
+EVENTTREE = EventTreeParameters(unit_cap=8, ratio=0.7)
 # Rounds without a change after which nothing will change by itself.
 QUIET_ROUNDS = 3
 BUILT_WITHIN_S = 20.0
@@ -127,7 +132,7 @@ class Daemon:
     async def build(self) -> None:
         """Answer everything, and return once nothing is pending for any user and nothing is to be erased."""
         self.model.release()
-        await wait_until(lambda: not self.compactor.planned and not self.forgetting, BUILT_WITHIN_S, "not idle")
+        await wait_until(lambda: not self.compactor.running and not self.forgetting, BUILT_WITHIN_S, "not idle")
         with anyio.fail_after(BUILT_WITHIN_S):
             while await self.pending() or await self.log.read(has_retracted) or await self.log.read(has_emptied):
                 await self.settle()
@@ -136,7 +141,7 @@ class Daemon:
         """What is still to be done, for all users."""
         total = len(self.worker.in_flight)
         for user in await self.users():
-            total += (await self.memories.catch_up(user)).pending()
+            total += (await self.memories.catch_up(user)).pending() + self.worker.count_planned(user)
         return total
 
     async def users(self) -> tuple[Reference, ...]:
@@ -191,8 +196,8 @@ class Daemon:
     def _is_busy(self) -> bool:
         """Whether something is under way that a model does not hold back."""
         held = len(self.model.waiting())
-        planned = sum(self.compactor.planned.values())
-        compacting = bool(self.compactor.planned) and not planned
+        planned = sum(map(self.compactor.count_planned, self.compactor.running))
+        compacting = bool(self.compactor.running) and not planned
         return compacting or held < min(len(self.worker.in_flight) + planned, self.worker.engine.slots.limit)
 
     async def _compact(self, user: Reference) -> None:
@@ -203,12 +208,15 @@ class Daemon:
 
 
 @asynccontextmanager
-async def running(path: Path, clock: ManualClock, *, held: bool) -> AsyncGenerator[Daemon]:
-    """One life of a daemon on the store at `path`: ended like by a signal, whatever is under way."""
+async def running(path: Path, clock: ManualClock, *, held: bool, online: bool = False) -> AsyncGenerator[Daemon]:
+    """One life of a daemon on the store at `path`: ended like by a signal, whatever is under way.
+
+    With `online` units and groups are made in the background, too.
+    """
     log = await EventLog.open(path, clock, seeded_nonces(1), SECRET)
     try:
         async with anyio.create_task_group() as tasks:
-            daemon = _build(log, clock, ScriptedModel(held=held), tasks)
+            daemon = _build(log, clock, ScriptedModel(held=held), tasks, EVENTTREE if online else None)
             parts: list[Callable[[], Coroutine[object, object, None]]] = [
                 daemon.memories.follow,
                 daemon.worker.run,
@@ -222,18 +230,22 @@ async def running(path: Path, clock: ManualClock, *, held: bool) -> AsyncGenerat
         await log.close()
 
 
-def _build(log: EventLog, clock: ManualClock, model: ScriptedModel, tasks: TaskGroup) -> Daemon:
+def _build(
+    log: EventLog, clock: ManualClock, model: ScriptedModel, tasks: TaskGroup, online: EventTreeParameters | None
+) -> Daemon:
     reports = Reports()
     memories = Memories(log, PARAMETERS, reports)
     # A failed call is tried again at once; chunks of quiet sessions are closed by the history itself.
     pace = WorkerParameters(first_pause_s=0, tick_s=3600)
-    worker = Worker(log, memories, model, pace, clock, reports)
+    deciding = Deciding(log, memories, report=reports, eventtree=online)
+    worker = Worker(log, memories, model, pace, clock, reports, deciding=deciding)
     embedder = ScriptedEmbedder()
-    compactor = Compactor(log, memories, worker, embedder, EventTreeParameters())
+    source = VectorSource(log, embedder)
+    compactor = Compactor(log, memories, worker, source, EventTreeParameters(), clock)
     # The test looks into the files itself, in the end; a search in a process of its own each time would take long.
     erasing = replace(erasing_without_a_server(log, log.path.parent, clock, reports), search=_find_nothing)
     forgetter = Forgetter(erasing, memories)
-    answerer = Answerer(log.keys, log, memories, embedder, NO_EMBEDDER, lambda _: 0, clock)
+    answerer = Answerer(log.keys, log, memories, embedder, NO_EMBEDDER, worker.count_planned, clock)
     corrections = Corrections(log, memories, worker, Structures(log, memories), clock)
     said_and_done = (answerer, corrections, Parked(log, clock))
     return Daemon(log, memories, model, worker, forgetter, compactor, *said_and_done, reports, tasks)

@@ -12,11 +12,23 @@ from typing import Any, Final
 
 import msgspec
 
-from tests.stub_models.sentences import TOPIC, Said, StubFact, compare, facts_of, join, sentences_with, shorten
+from tests.stub_models.sentences import (
+    TOPIC,
+    Said,
+    StubFact,
+    compare,
+    facts_of,
+    join,
+    sentences_with,
+    shorten,
+    spoil_text,
+)
 from tests.stub_models.spoiling import INJECTION
 
 # Kinds whose right answer is a list of facts.
 _FACTS: Final = ("extract", "again")
+# And those whose answer is a text for others.
+_TEXTS: Final = ("summarise", "merge")
 # The answer to the daemon's probe, which asks for the colour of the sky and how many letters the word has.
 PROBED: Final = '{"colour":"blue","letters":4}'
 
@@ -124,6 +136,8 @@ def right_content(prompt: Prompt) -> str:
 
 def spoilt_contents(prompt: Prompt) -> dict[str, str]:
     """What the faults make of a content that are about what was asked."""
+    if prompt.task in _TEXTS:
+        return {"injection": INJECTION, **spoil_text(right_content(prompt))}
     if prompt.task not in _FACTS:
         return {"injection": INJECTION}
     facts = facts_of(prompt.turns)

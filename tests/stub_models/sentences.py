@@ -15,6 +15,12 @@ KEPT_WORDS: Final = 6
 # A summary's end; what a parent reads must not grow with the tree.
 SUMMARY_CHARACTERS_MAX: Final = 600
 
+# What a text is spoilt with.
+INVENTED: Final = "They met Zebulon Quackenbush."
+GERMAN: Final = "Es war ein Tag, an dem sie mit den anderen bei der Arbeit war und nach dem sie nicht mehr kam."
+
+_NUMBER = re.compile(r"\s?\d[\d.,:]*")
+_NEGATION = re.compile(r"\b(?:not|never|no|without)\s|n't\b")
 _SENTENCE_ENDS = re.compile(r"(?<=[.!?])\s+")
 _NAME = re.compile(r"[^\W\d_][\w'-]*")
 
@@ -81,6 +87,17 @@ def shorten(texts: Sequence[str]) -> str:
 def join(texts: Sequence[str]) -> str:
     """A merged text: all of them, each once."""
     return "; ".join(dict.fromkeys(text.strip().rstrip(".") for text in texts)) + "."
+
+
+def spoil_text(text: str) -> dict[str, str]:
+    """A merged text with a fault, by the fault's name."""
+    return {
+        "lost_number": _NUMBER.sub("", text),
+        "lost_negation": _NEGATION.sub("", text),
+        "invented_name": f"{text} {INVENTED}",
+        "too_long": f"{text}\n" * 3,
+        "other_language": GERMAN,
+    }
 
 
 def compare(earlier: str, later: str) -> str:

@@ -12,6 +12,7 @@ import pytest
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletion
 
+from daemon.chat.fact_answers import AnswerInvalid
 from daemon.chat.prompts import (
     Prompt,
     extraction_prompt,
@@ -20,6 +21,7 @@ from daemon.chat.prompts import (
     merge_prompt,
     summary_prompt,
 )
+from daemon.chat.text_answers import read_merged
 from projections.ports import ChunkText, IntervalText, MemberText, PairText, TurnText
 from tests.builders import MONDAY
 from tests.stub_models.faults import CATALOGUE, Fault, Faults, FaultUnknown, parse_faults
@@ -29,6 +31,9 @@ from tests.stub_models.sentences import Said, entities_of, facts_of, join, short
 TURN = TurnText("user", "Ann", MONDAY, "I moved from Davis to Miami. Nice! We paid 300 dollars to Bob, you know?")
 CHUNK = ChunkText((TURN,))
 MEMBERS = (MemberText("Ann moved to Miami.", MONDAY, MONDAY), MemberText("Ann paid 300 dollars.", MONDAY, MONDAY))
+
+DENYING = (*MEMBERS, MemberText("Ann does not like the noise there.", MONDAY, MONDAY))
+OF_TEXTS = {"lost_number", "lost_negation", "invented_name", "too_long", "other_language"}
 
 
 @pytest.fixture
@@ -160,10 +165,25 @@ async def test_each_fault_of_chat_answers_is_told_from_a_right_answer(
             unspoilt.append(name)
     await stub.set_faults()
 
-    # What is about vectors, and what comes too late to be seen here.
+    # What is about vectors, and about texts that stand for others.
     embed_only = {"wrong_dims", "nan", "inf", "null", "zero", "shuffled", "short", "base64"}
-    assert set(unspoilt) == embed_only
+    assert set(unspoilt) == embed_only | OF_TEXTS
     assert await ask(client, extraction_prompt(CHUNK)) == right
+
+
+async def test_each_fault_of_a_merge_is_refused_by_who_reads_it(stub: StubProcess, client: AsyncOpenAI) -> None:
+    right = (await ask(client, merge_prompt(DENYING))).choices[0].message.content or ""
+    refused: list[str] = []
+    for name in (*OF_TEXTS, "empty_content", "injection", "garbage"):
+        await stub.set_faults(f"{name}@merge")
+        spoilt = (await ask(client, merge_prompt(DENYING))).choices[0].message.content or ""
+        try:
+            read_merged(spoilt, DENYING)
+        except AnswerInvalid:
+            refused.append(name)
+
+    assert read_merged(right, DENYING) == right
+    assert {*refused} == OF_TEXTS | {"empty_content", "injection", "garbage"}
 
 
 def test_a_specification_names_faults_arguments_kinds_shares_and_counts() -> None:

@@ -286,7 +286,7 @@ class Publisher:
 
     async def send(self, body: Mapping[str, object], message_id: str | None = None) -> int:
         """Publish a native message where it belongs; ids that need no encoding only."""
-        kind = "turns" if str(body["type"]).startswith("turn") else "control"
+        kind = "turns" if str(body["type"]).startswith(("turn", "memory")) else "control"
         subject = f"memforest.{kind}.{body['user_id']}.{body['session_id']}"
         return await self.publish(subject, json.dumps(body, ensure_ascii=False).encode(), message_id)
 

@@ -114,7 +114,7 @@ async def test_every_route_answers_as_the_document_says(daemon: DaemonProcess) -
         named = [await caller.call("GET", "/v1/users/{user_id}/tree", user, query=name) for name in names]
         await change_facts(caller, user)
         await check_metrics(client)
-        await caller.call("POST", "/v1/users/{user_id}/units/compact", user, body={"ratio": 0.5})
+        await compact(caller, user)
         await caller.call(
             "POST", "/v1/users/{user_id}/sessions/{session_id}/replay", session, body={"dry_run": True}
         )
@@ -135,6 +135,24 @@ async def test_every_route_answers_as_the_document_says(daemon: DaemonProcess) -
     assert [each.json["id"] for each in named] == [tree["id"]] * 2
     assert caller.called == {(route.verb, route.path) for route in ROUTES_LISTED}
     assert daemon.log_text().count("Traceback") == 0
+
+
+async def compact(caller: Caller, user: dict[str, str]) -> None:
+    """Every route about units."""
+    path = "/v1/users/{user_id}/units"
+    told = await caller.call("POST", f"{path}/compact", user, body={"ratio": 0.5, "dry_run": True})
+    done = await caller.call("POST", f"{path}/compact", user, body={"ratio": 0.5})
+    assert (told.json["nodes_after"], told.json["calls"]) == (done.json["nodes_after"], 0)
+    pairs = await caller.call("GET", f"{path}/merges", user, query="?extractive=true&limit=7")
+    undone = await caller.call("POST", f"{path}/undo", user, body={})
+    assert undone.json["groups"] == len(pairs.json["merges"])
+    assert (await caller.call("POST", f"{path}/undo", user, body={"groups": ["00ff"]})).status == 404
+    changed = await caller.call("PUT", f"{path}/policy", user, body={"ratio": 0.3, "never_merged": ["plan"]})
+    shown = await caller.call("GET", f"{path}/policy", user)
+    assert shown.json == changed.json
+    assert shown.json["set_by_user"] == ["ratio", "never_merged"]
+    assert (await caller.call("PUT", f"{path}/policy", user, body={"ratio": 1})).status == 400
+    assert (await caller.call("GET", path, user)).json["compaction"] is None
 
 
 async def change_facts(caller: Caller, user: dict[str, str]) -> None:

@@ -187,28 +187,31 @@ async def test_a_merge_that_still_loses_something_is_given_up_and_not_split(stub
     assert (raised.value.usage.calls, raised.value.usage.repairs, raised.value.usage.splits) == (2, 1, 0)
 
 
-async def test_a_group_that_is_too_long_is_merged_by_halves(stub: OpenAiStub) -> None:
+async def test_a_group_that_the_context_does_not_hold_is_given_up_at_once(stub: OpenAiStub) -> None:
     stub.judge = refuse_longer_than(700)
-    stub.chat = lambda asked: " ".join(sorted({each["text"].strip() for each in question_of(asked)["texts"]}))
     members = members_of(*[f"Ann sold boat {n} " + "to somebody " * 12 for n in (1, 2, 3, 4, 5)])
     with pytest.raises(AnswerUnusable) as raised:
         await merge_of(stub, *members)
-    sizes = [len(question_of(asked)["texts"]) for asked in stub.asked]
 
-    # The whole twice, the second time with less room; the halves are merged, and are too long together.
     assert raised.value.reason is ParkReason.TOO_LONG
-    assert sizes == [5, 5, 3, 2, 2]
+    # The second time with less room for the answer.
+    assert [len(question_of(asked)["texts"]) for asked in stub.asked] == [5, 5]
 
 
-async def test_a_group_in_parts_keeps_every_member(stub: OpenAiStub) -> None:
-    # Three members are more than it bears; two are not.
-    stub.chat = lambda asked: (
-        " ".join(each["text"] for each in question_of(asked)["texts"])
-        if len(question_of(asked)["texts"]) < 3
-        else "{"
+async def test_states_that_ended_are_asked_about_with_their_ends_and_the_text_must_name_them(
+    stub: OpenAiStub,
+) -> None:
+    homes = (
+        MemberText("Ann lives in Bergen.", at(1), at(1), until=at(9)),
+        MemberText("Ann lives in Oslo.", at(9), at(9), until=at(20)),
     )
-    members = members_of("Ann sold 7 boats.", "Ann bought 9 cars.", "Bob did not like it.")
-    written = await merge_of(stub, *members)
+    right = "Ann lived in Bergen from 1 to 9 May 2023, then in Oslo until 20 May 2023."
+    stub.chat = lambda asked: right if is_repair(asked) else "Ann lived in Bergen, then in Oslo."
+    written = await merge_of(stub, *homes)
 
-    assert written.text == "Ann sold 7 boats. Ann bought 9 cars. Bob did not like it."
-    assert (written.usage.splits, written.usage.repairs) == (1, 1)
+    assert question_of(stub.asked[0])["texts"] == [
+        {"time": "2023-05-01", "until": "2023-05-09", "text": "Ann lives in Bergen."},
+        {"time": "2023-05-09", "until": "2023-05-20", "text": "Ann lives in Oslo."},
+    ]
+    assert 'it lacks ["2023-05","2023-05"]' in stub.asked[1].messages[-1]["content"]
+    assert (written.text, written.usage.repairs) == (right, 1)

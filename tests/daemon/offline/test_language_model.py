@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from datetime import UTC, datetime
 
-from daemon.offline.language_model import SUMMARY_CHARS_MAX, OfflineLanguageModel, day_label
+from daemon.offline.joining import day_label
+from daemon.offline.language_model import SUMMARY_CHARS_MAX, OfflineLanguageModel
 from events.time import from_datetime
 from projections.ports import ChunkText, IntervalText, LanguageModel, MemberText, TurnText
 

@@ -26,6 +26,9 @@ def read_all(text: str) -> None:
     coverage.missed([text], [text[:100]])
     kept.lost([text], "nothing")
     kept.invented([text[:100]], text)
+    kept.invented_names([text[:100]], text[:8_000])  # as long as a group's text may be
+    kept.left_out([text], text[:8_000])
+    kept.is_translated([text], text)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from projections.eventtree.merging import UnitNodes, plan_groups
-from projections.eventtree.parameters import EventTreeParameters
+from projections.eventtree.parameters import Budget, EventTreeParameters, one_cap
 from projections.eventtree.spanning_tree import Floats
 from projections.ports import Vectors
 
@@ -134,6 +134,47 @@ def test_facts_already_merged_count_towards_the_ratio() -> None:
     assert plan_groups(nodes, PLAIN).merges == 1
     assert plan_groups(nodes, PLAIN).cut == 0.5
     assert plan_groups(replace(nodes, member_counts=[2] * 4), PLAIN).merges == 0
+
+
+def test_a_group_that_is_full_does_not_stand_between_those_that_may_be_merged() -> None:
+    # In one tree with it, 1 and 2 would both hang on the group between them, and on nothing else.
+    nodes = replace(one_unit(at_degrees(0, -30, 30)), member_counts=[3, 1, 1])
+    one_merge = replace(CAPPED, ratio=0.6)
+
+    assert plan_groups(nodes, replace(one_merge, member_caps=one_cap(3))).groups == ((1, 2),)
+    assert plan_groups(nodes, replace(one_merge, member_caps=one_cap(4))).groups == ((0, 1),)
+
+
+def test_what_full_groups_cut_off_is_merged_in_trees_of_its_own() -> None:
+    # In a path 1 and 2 are the best pair, which leaves 0 and 3 without an edge though they may be merged.
+    nodes = one_unit(at_degrees(0, 20, 30, 50))
+    half = replace(PLAIN, member_caps=one_cap(2))
+
+    assert plan_groups(nodes, half).groups == ((1, 2),)
+    assert plan_groups(nodes, half, trees_max=2).groups == ((0, 3), (1, 2))
+
+
+@pytest.mark.parametrize("tie_heavy", [False, True])
+@pytest.mark.parametrize("budget", ["user", "unit"])
+def test_with_trees_of_what_is_left_nothing_that_is_allowed_is_left_out(budget: Budget, tie_heavy: bool) -> None:
+    for seed in range(20):
+        nodes = random_nodes(seed, 60, tie_heavy=tie_heavy)
+        parameters = replace(PLAIN, member_caps=one_cap(2 + seed % 3), ratio=0.7, budget=budget)
+        plain, found = plan_groups(nodes, parameters), plan_groups(nodes, parameters, trees_max=60)
+        units = [{nodes.labels[index] for index in group} for group in found.groups]
+        sizes: dict[int, list[int]] = {unit: [] for unit in nodes.labels}
+        for group in found.groups:
+            sizes[nodes.labels[group[0]]].append(len(group))
+        for index in set(range(60)) - {index for group in found.groups for index in group}:
+            sizes[nodes.labels[index]].append(1)
+        two_smallest = [sum(sorted(inside)[:2]) for inside in sizes.values() if len(inside) > 1]
+
+        assert (found.cut, found.loss_bound) >= (plain.cut, plain.loss_bound)
+        assert all(len(unit) == 1 for unit in units)
+        assert max(map(len, found.groups)) <= 2 + seed % 3
+        assert sum(map(len, sizes.values())) == 60 - found.merges
+        if found.cut < 0.7 and budget == "user":
+            assert min(two_smallest) > 2 + seed % 3
 
 
 def test_a_group_given_weighs_as_much_as_its_members() -> None:

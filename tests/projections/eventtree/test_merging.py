@@ -12,7 +12,8 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
-from projections.eventtree.merging import UnitNodes, merge_pairwise, plan_groups
+from projections.eventtree.literal import merge_pairwise
+from projections.eventtree.merging import UnitNodes, plan_groups
 from projections.eventtree.parameters import EventTreeParameters
 from projections.eventtree.spanning_tree import Floats, maximum_spanning_tree
 from projections.ports import Vectors
@@ -210,6 +211,8 @@ def test_a_plan_equals_the_literal_run_whose_encoder_is_linear(
 ) -> None:
     for seed in range(4):
         nodes = random_nodes(seed, 150, units=1 + 3 * seed, tie_heavy=tie_heavy)
+        if seed % 2:  # some are groups from before
+            nodes = replace(nodes, member_counts=np.random.default_rng(seed).integers(1, 5, 150).tolist())
 
         plan = plan_groups(nodes, parameters)
         literal = merge_pairwise(nodes, parameters, summing(nodes))
@@ -217,6 +220,34 @@ def test_a_plan_equals_the_literal_run_whose_encoder_is_linear(
         assert plan.groups == literal.groups
         assert plan.merges == len(literal.pairs)
         assert plan.cut == literal.cut
+
+
+def losses_of(nodes: UnitNodes, pairs: tuple[tuple[int, int], ...]) -> dict[frozenset[int], float]:
+    """What the live nodes at the end cost: Eq. 15, summed over the pairs that each was made of."""
+    sums = [count * row.astype(np.float64) for count, row in zip(nodes.counts, nodes.vectors, strict=True)]
+    members = [frozenset({n}) for n in range(len(sums))]
+    losses = [0.0] * len(sums)
+    for one, other in pairs:
+        lengths = sorted((float(np.linalg.norm(sums[one])), float(np.linalg.norm(sums[other]))))
+        rho = float(sums[one] @ sums[other]) / (lengths[0] * lengths[1])
+        losses.append(losses[one] + losses[other] + lengths[1] / sum(lengths) * math.sqrt(max(0.0, 2 - 2 * rho)))
+        sums.append(sums[one] + sums[other])
+        members.append(members[one] | members[other])
+    gone = {end for pair in pairs for end in pair}
+    return {members[n]: losses[n] for n in range(len(nodes.ids), len(sums)) if n not in gone}
+
+
+@pytest.mark.parametrize("parameters", [PLAIN, CAPPED, PAPER, HUBS_COUNT])
+def test_the_loss_of_each_group_is_that_of_the_pairs_of_the_literal_run(parameters: EventTreeParameters) -> None:
+    for seed in range(4):
+        nodes = random_nodes(seed, 120, units=1 + 2 * seed)
+        nodes = replace(nodes, member_counts=np.random.default_rng(seed).integers(1, 3, 120).tolist())
+
+        plan = plan_groups(nodes, parameters)
+        expected = losses_of(nodes, merge_pairwise(nodes, parameters, summing(nodes)).pairs)
+
+        assert plan.losses == pytest.approx([expected[frozenset(group)] for group in plan.groups], abs=1e-6)
+        assert plan.loss_bound == pytest.approx(sum(expected.values()))
 
 
 def test_the_literal_run_numbers_its_nodes_and_takes_the_later_time() -> None:

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from events.errors import InvalidInput
-from projections.eventtree.parameters import EventTreeParameters, whole_ceil
-from projections.eventtree.partition import Partition, partition_nodes
+from projections.eventtree.parameters import EventTreeParameters
+from projections.eventtree.partition import KMEANS_NODES_MAX, Partition, partition_nodes
 from projections.ports import Vectors
 
 
@@ -120,6 +119,37 @@ def test_the_order_in_which_nodes_come_changes_nothing() -> None:
         assert list(straight.centres) == [shuffled[centre] for centre in moved.centres]
 
 
+def test_many_nodes_are_parted_into_regions_first_and_the_equations_hold_all_the_same() -> None:
+    print("seed", 5)
+    rng = np.random.default_rng(5)
+    count = KMEANS_NODES_MAX + 100
+    vectors, ids = random_vectors(rng, count, 6), ids_of(count)
+    positions: list[int] = rng.permutation(count).tolist()
+    shuffled = random.Random(5).sample(range(count), count)
+    found = partition_nodes(vectors, positions, ids, EventTreeParameters())
+    moved = partition_nodes(
+        vectors[shuffled],
+        [positions[index] for index in shuffled],
+        [ids[index] for index in shuffled],
+        EventTreeParameters(),
+    )
+
+    assert len(set(found.centres)) == EventTreeParameters().unit_count(count)
+    assert [found.labels[index] for index in shuffled] == list(moved.labels)
+    for j in range(0, count, 500):
+        expected = (
+            found.centres.index(j) if j in found.centres else oracle_label(j, vectors, positions, found.centres)
+        )
+        assert found.labels[j] == expected
+
+
+def test_many_nodes_that_say_the_same_make_as_many_units() -> None:
+    count = KMEANS_NODES_MAX + 1
+    found = partition_nodes(at_degrees(*[30] * count), list(range(count)), ids_of(count), EventTreeParameters())
+
+    assert len(set(found.centres)) == EventTreeParameters().unit_count(count)
+
+
 @pytest.mark.parametrize("gap", [0, 1000])
 def test_centres_are_distinct_and_stay_apart_though_all_nodes_say_the_same(gap: int) -> None:
     positions = [gap * number for number in range(60)]
@@ -158,42 +188,3 @@ def test_alpha_one_makes_every_node_its_own_unit() -> None:
 def test_lengths_that_differ_are_refused() -> None:
     with pytest.raises(ValueError, match="lengths"):
         partition_nodes(at_degrees(0, 10), [0], ids_of(2), EventTreeParameters())
-
-
-def test_counts_are_those_of_decimal_arithmetic() -> None:
-    # In binary .07 * 100 and (1 - .7) * 10 lie just above 7 and 3.
-    assert whole_ceil(0.07 * 100) == 7
-    assert EventTreeParameters(alpha=0.07).unit_count(100) == 7
-    assert EventTreeParameters(ratio=0.7).live_target(10) == 3
-
-
-def test_the_cap_is_that_of_the_next_listed_ratio() -> None:
-    caps = [EventTreeParameters(ratio=ratio).member_cap for ratio in (0.1, 0.3, 0.4, 0.5, 0.7, 0.9)]
-
-    assert caps == [2, 2, 3, 3, 5, 5]
-
-
-def test_the_preset_of_the_paper_has_neither_caps_nor_bonus_and_a_quota_of_every_unit() -> None:
-    paper = EventTreeParameters(preset="paper")
-
-    assert (paper.member_cap, paper.time_bonus, paper.budget) == (None, 0.0, "unit")
-    assert (paper.alpha, paper.beta, paper.window, paper.eta) == (0.05, 0.8, 5, 0.99)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"alpha": 0},
-        {"beta": 1.1},
-        {"window": -1},
-        {"eta": 2},
-        {"ratio": 1},
-        {"time_bonus": math.nan},
-        {"member_caps": ((50, 0),)},
-        {"preset": "other"},
-        {"budget": "other"},
-    ],
-)
-def test_a_parameter_out_of_range_is_named(wrong: dict[str, object]) -> None:
-    with pytest.raises(InvalidInput, match=f"eventtree.{next(iter(wrong))}"):
-        EventTreeParameters(**wrong)  # type: ignore[arg-type] # wrong on purpose

@@ -23,6 +23,7 @@ from events.appending import Batch, append_batches
 from events.codec import Event
 from events.decisions import FactsRouted, Route, SceneId, ScenesMerged
 from events.envelope import NewEvent, RecordedEvent, Reference
+from events.eventtree import CompactionUndone, NodesMerged, UnitMembers, UnitsPartitioned
 from events.gate import Verdict
 from events.hindsight import read_hindsight
 from events.memory import (
@@ -34,9 +35,7 @@ from events.memory import (
     FactsExtracted,
     IntervalSummarised,
     Mention,
-    NodesMerged,
     Pointer,
-    UnitsPartitioned,
 )
 from events.reading import read_events, read_user
 from events.session import ReplayStarted, SessionReplayed
@@ -173,13 +172,17 @@ class FactWorld:
         sources = (*(group.seq for group in groups), *(self._first(fact)[0] for fact in alone))
         unit = an_id("unit")
         self.write(
-            self._decided(UnitsPartitioned(1, unit, members), self._sessions(members), n=0),
+            self._decided(UnitsPartitioned(1, (UnitMembers(unit, members),)), self._sessions(members), n=0),
             self._decided(
                 NodesMerged(1, unit, members, tuple(sorted(sources)), "offline", "All of it."),
                 self._sessions(members),
                 n=1,
             ),
         )
+
+    def undo(self) -> None:
+        """Take all groups apart, as somebody asks for."""
+        self.write(self._decided(CompactionUndone(1, tuple(self.memory.units.group_of)), ()))
 
     def join(self, taken_up: FactId, by: FactId) -> None:
         """Two facts turn out to say the same: all that one rests on goes to the other."""

@@ -114,8 +114,15 @@ def test_a_group_is_true_as_long_as_one_of_its_states(moved: StateWorld) -> None
 
     assert valid_at(moved, "2024-01-15") == ["group"]
     assert valid_at(moved, "2025-01-15") == [MIAMI]
+
+
+def test_a_group_falls_when_a_state_that_had_ended_holds_again(moved: StateWorld) -> None:
+    moved.merge(moved.id(BOSTON), moved.id(DAVIS))
     moved.retract(MIAMI)
-    assert valid_at(moved, "2025-01-15") == ["group"]
+
+    assert moved.memory.units.groups == {}
+    assert valid_at(moved, "2025-01-15") == [DAVIS]
+    assert valid_at(moved, "2022-06-01") == [BOSTON]
 
 
 def test_states_come_out_of_a_group_as_they_went_in(moved: StateWorld) -> None:

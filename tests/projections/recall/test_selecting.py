@@ -52,6 +52,64 @@ def test_what_the_taker_of_a_place_carries_besides_is_dropped() -> None:
     assert dropped(a_node("one", 1), a_node("two", 2), a_node("far", 9), a_node("both", 1, 2)) == [3, 2]
 
 
+def a_chunk(name: str, *turns: int) -> SearchNode:
+    return a_node(name, *turns, kind=NodeKind.CHUNK)
+
+
+def a_group(name: str, *turns: int) -> SearchNode:
+    return a_node(name, *turns, kind=NodeKind.GROUP)
+
+
+def test_a_group_takes_no_place_of_a_chunk_since_it_says_a_part_of_each_turn() -> None:
+    assert dropped(a_chunk("chunk", 1, 2), a_group("group", 1, 2, 3)) == [0, 1]
+
+
+def test_a_chunk_is_not_carried_by_groups_and_facts() -> None:
+    assert dropped(a_group("group", 1, 2, 9), a_chunk("chunk", 1, 2)) == [0, 1]
+    assert dropped(a_node("fact", 1, 8), a_node("other", 2, 9), a_chunk("chunk", 1, 2)) == [0, 1, 2]
+
+
+def test_a_chunk_takes_the_place_of_a_fact_of_the_same_turns() -> None:
+    assert dropped(a_node("fact", 1, 2), a_node("other", 5), a_chunk("chunk", 1, 2)) == [2, 1]
+
+
+def test_a_group_gives_its_place_to_the_chunk_with_which_all_its_turns_are_in_chunks() -> None:
+    first, group, far, second = (
+        a_chunk("first", 1, 2),
+        a_group("group", 2, 3),
+        a_chunk("far", 8),
+        a_chunk("second", 3, 4),
+    )
+
+    assert dropped(first, group, far, second) == [0, 3, 2]
+
+
+def test_a_group_keeps_its_place_where_a_chunk_that_it_needs_stands_below_it() -> None:
+    """An answer of two would otherwise show nothing of turn 2."""
+    group, second, first = a_group("group", 2, 3), a_chunk("second", 3, 4), a_chunk("first", 1, 2)
+
+    assert dropped(group, second, first) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_every_chunk_is_shown_in_an_answer_of_k_and_no_fact_or_group_that_better_ones_carry(seed: int) -> None:
+    print("seed", seed)
+    chance = random.Random(seed)
+    chunks = [a_chunk(f"c{n}", 2 * n, 2 * n + 1) for n in range(6)]
+    made = [
+        a_node(f"n{n}", *sorted(chance.sample(range(12), chance.randint(1, 3))), kind=kind)
+        for n, kind in enumerate([NodeKind.FACT, NodeKind.GROUP] * 10)
+    ]
+    nodes = tuple(chance.sample(chunks + made, len(chunks) + len(made)))
+    kept = [memory.node for memory in drop_carried(ranked(*nodes))]
+    carried: set[int] = set()
+    for node in kept:
+        assert node.kind is NodeKind.CHUNK or not set(node.turns) <= carried
+        carried |= set(node.turns)
+
+    assert {chunk.id for chunk in chunks} <= {node.id for node in kept}
+
+
 def test_equal_turns_keep_the_better_one() -> None:
     assert dropped(a_node("long", 1, length=50), a_node("short", 1, length=5)) == [0]
 
