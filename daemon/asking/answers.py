@@ -196,7 +196,7 @@ class Answerer:
         """The facts inside opened groups, the nearest to the question first, as far as their vectors are kept."""
         if self._vectors is None or (aimed.ours is None and not aimed.elsewhere):
             return dict(members)
-        inside = [member for group in members.values() for member in group]
+        inside = {member.id: member.ref for group in members.values() for member in group}
         near = await find_nearness(self._vectors, memory, inside, aimed)
         return {
             group: nearest_first(listed, {each.id: near[each.id] for each in listed if each.id in near})

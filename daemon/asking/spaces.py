@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,6 @@ from projections.ports import Embedder
 from projections.recall.agpr import SCORE_DECIMALS
 from projections.spaces import Space, Spaces
 from projections.texts import FactText
-
-if TYPE_CHECKING:
-    from daemon.asking.showing import Member
 
 Vector = NDArray[np.float32]
 
@@ -132,15 +129,15 @@ def _show(found: SpaceFound, embedder: Embedder, recorded: Mapping[int, Recorded
 
 
 async def find_nearness(
-    source: VectorSource, memory: Memory, members: Sequence[Member], aimed: Aim
+    source: VectorSource, memory: Memory, facts: Mapping[FactId, FactText], aimed: Aim
 ) -> dict[FactId, float]:
     """The cosine of each of these facts with the question, as far as it has a vector in the fact's space."""
-    in_space: dict[int, list[Member]] = {}
-    for member in members:
-        in_space.setdefault(source.space_of(memory, member.id), []).append(member)
+    in_space: dict[int, dict[FactId, FactText]] = {}
+    for fact, ref in facts.items():
+        in_space.setdefault(source.space_of(memory, fact), {})[fact] = ref
     near: dict[FactId, float] = {}
     for number, listed in in_space.items():
-        refs = [member.ref for member in listed]
+        refs = list(listed.values())
         asked = aimed.elsewhere.get(number) if number else aimed.ours
         if asked is None:
             continue
@@ -153,8 +150,8 @@ async def find_nearness(
                 for ref, row in (await source.kept(memory.user, refs)).items()
                 if isinstance(ref, FactText)
             }
-        for member in listed:
-            row = rows.get(member.ref)
+        for fact, ref in listed.items():
+            row = rows.get(ref)
             if row is not None and row.shape == asked.shape:
-                near[member.id] = round(float(row.astype(np.float32) @ asked), SCORE_DECIMALS)
+                near[fact] = round(float(row.astype(np.float32) @ asked), SCORE_DECIMALS)
     return near

@@ -99,11 +99,8 @@ class Compacting:
         if state is None or state.watch.units is not units:
             return int(is_wanted and bool(units.facts_of or waits))
         watch = state.watch
-        return (
-            len(self._held_of(user).planned)
-            + len(watch.due)
-            + int(watch.is_behind or not watch.is_judged or waits)
-        )
+        is_open = watch.is_behind or not watch.is_judged or waits
+        return len(self._held_of(user).planned) + len(watch.due) + int(is_open)
 
     def plan(self, memory: Memory, in_flight: Collection[tuple[Reference, bytes]]) -> Iterator[Merge]:
         """The merges that are due of a user and are not `in_flight`; whatever else is to be done is begun."""
@@ -188,9 +185,10 @@ class Compacting:
     def let_go(self, user: Reference) -> None:
         """The Memory of a user goes, and what is planned of it. What was begun is recorded all the same."""
         state, window = self._users.get(user), self._windows.get(user)
+        old_at = self._old_at.get(user) if state is None else state.watch.old_at
         self.forget(user)
-        if state is not None and state.watch.old_at is not None:
-            self._old_at[user] = state.watch.old_at
+        if old_at is not None:
+            self._old_at[user] = old_at
         if window is not None and window.due_at is None:
             del self._windows[user]
 
