@@ -161,8 +161,7 @@ class LexicalIndex:
             missing = row + 1 - len(self._lengths)
             self._lengths.extend([0] * missing)
             self._terms_of.extend([None] * missing)
-        add = self._postings.add
-        numbers = array("I", [add(term, row, count) for term, count in counts.items()])
+        numbers = array("I", [self._postings.add(term, row, count) for term, count in counts.items()])
         length = sum(counts.values())
         self._terms_of[row] = numbers.tobytes()
         self._lengths[row] = length
@@ -170,17 +169,22 @@ class LexicalIndex:
         self._live += 1
         self._note_change()
 
-    def remove(self, row: int) -> None:
-        """Take a row out of every posting it is in. KeyError if it is not live.
-
-        Costs a bisection and a shift of the later entries for each distinct term of the row.
-        """
-        for number in self._numbers_of(row):
-            self._postings.remove(number, row)
-        self._terms_of[row] = None
+    def remove(self, row: int) -> dict[int, int]:
+        """Take a row out of every posting it is in; what `counts_of` said of it. KeyError if it is not live."""
+        postings = self._postings
+        counts = {postings.hash_of(number): postings.remove(number, row) for number in self._numbers_of(row)}
         self._length_total -= self._lengths[row]
-        self._lengths[row] = 0
+        self._terms_of[row], self._lengths[row] = None, 0
         self._live -= 1
+        self._note_change()
+        return counts
+
+    def move(self, row: int, gap: int) -> None:
+        """What is known of a live row is from now on of one before it that is not. KeyError if it is not live."""
+        for number in self._numbers_of(row):
+            self._postings.move(number, row, gap)
+        self._terms_of[gap], self._terms_of[row] = self._terms_of[row], None
+        self._lengths[gap], self._lengths[row] = self._lengths[row], 0
         self._note_change()
 
     def shrink(self, size: int) -> None:
@@ -192,10 +196,6 @@ class LexicalIndex:
         """The hashes of a live row's terms, and how often it holds each. KeyError if it is not live."""
         postings = self._postings
         return {postings.hash_of(number): postings.count(number, row) for number in self._numbers_of(row)}
-
-    def terms_of(self, row: int) -> tuple[int, ...]:
-        """The hashes of a live row's terms, repeated as often as it holds them. KeyError if it is not live."""
-        return tuple(Counter(self.counts_of(row)).elements())
 
     def scores(self, query_terms: Iterable[str], size: int) -> Scores:
         """The BM25 score of rows 0 .. size - 1, shape (size,); 0 where a row is not live or shares no term.

@@ -84,7 +84,7 @@ class NodeSet(NodeColumns):
     def replace(self, node: SearchNode, marks: Iterable[int] | None = None) -> None:
         """Other sources for a node whose text and time stay as they are; None leaves its marks as they are."""
         row = self.row_of[node.id]
-        given = self._take_marks(row)
+        given = self._take_marks(row, self.node(row))
         self._rows.replace(row, node)
         self._sessions = None
         self._put_marks(row, node, given if marks is None else marks)
@@ -104,22 +104,13 @@ class NodeSet(NodeColumns):
 
     def remove(self, node_id: bytes) -> None:
         """Take a node out of the search."""
-        row = self.row_of[node_id]
-        self.stated.pop(node_id, None)
-        self.lexical.remove(row)
-        self._take_marks(row)
-        self._vectors.end_group(node_id)
-        self._vectors.clear(row)
-        self._rows.remove(row)
-        self._sessions = None
+        self._remove(self.row_of[node_id])
 
     def set_aside(self, node_id: bytes) -> None:
         """Take a node out of the search for as long as another one stands for it."""
         row = self.row_of[node_id]
-        marks = self._mark_sets[int(self._marks_of["marks"][row])]
-        self._aside[node_id] = _Aside(self.node(row), self.lexical.counts_of(row), marks)
         self._vectors.hold(node_id, row)
-        self.remove(node_id)
+        self._aside[node_id] = self._remove(row)
 
     def bring_back(self, node: SearchNode, marks: Iterable[int] | None = None) -> None:
         """Search a node again that was set aside; its text and time are as they were, and its marks for None."""
@@ -131,7 +122,7 @@ class NodeSet(NodeColumns):
     def close_gaps(self) -> None:
         """When many rows are free, move the last nodes into a few of them, and let go of the rows behind.
 
-        What is scanned is then as short as what there is. Each move costs as much as an `add`.
+        What is scanned is then as short as what there is.
         """
         if not self._rows.has_gaps:
             return
@@ -298,17 +289,24 @@ class NodeSet(NodeColumns):
         self._note_stated(node)
         return row
 
+    def _remove(self, row: int) -> _Aside:
+        """Empty a row; what its node is searched by again."""
+        node = self._rows.remove(row)
+        self._sessions = None
+        self.stated.pop(node.id, None)
+        self._vectors.end_group(node.id)
+        self._vectors.clear(row)
+        return _Aside(node, self.lexical.remove(row), self._take_marks(row, node))
+
     def _move(self, row: int, gap: int) -> None:
-        counts, given = self.lexical.counts_of(row), int(self._marks_of["marks"][row])
-        marks = {*self._mark_sets[given], *self._session_marks(self.node(row))}
+        node, given = self._rows.move(row, gap), int(self._marks_of["marks"][row])
+        marks = {*self._mark_sets[given], *self._session_marks(node)}
         self.marks.remove(row, marks)
         self.marks.add(gap, marks)
         self._marks_of.set("marks", gap, given)
         self._marks_of.set("marks", row, 0)
-        self.lexical.remove(row)
-        self.lexical.add_hashed(gap, counts)
+        self.lexical.move(row, gap)
         self._vectors.move(row, gap)
-        self._rows.move(row, gap)
 
     def _put_marks(self, row: int, node: SearchNode, marks: Iterable[int]) -> None:
         given = tuple(sorted(set(marks)))
@@ -316,10 +314,10 @@ class NodeSet(NodeColumns):
         self.marks.add(row, given)
         self.marks.add(row, self._session_marks(node))
 
-    def _take_marks(self, row: int) -> Marks:
+    def _take_marks(self, row: int, node: SearchNode) -> Marks:
         number = int(self._marks_of["marks"][row])
         given = self._mark_sets[number]
-        self.marks.remove(row, {*given, *self._session_marks(self.node(row))})
+        self.marks.remove(row, {*given, *self._session_marks(node)})
         self._mark_sets.give_back(number)
         return given
 

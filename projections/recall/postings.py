@@ -108,18 +108,34 @@ class Postings:
             self._counts[number, row] = count
         return number
 
-    def remove(self, number: int, row: int) -> None:
-        """A row that held a term does no more."""
+    def remove(self, number: int, row: int) -> int:
+        """A row that held a term does no more; how often it held it.
+
+        Costs a bisection and a shift of the later entries.
+        """
         self._entries -= 1
-        self._counts.pop((number, row), None)
         many = self._many[number]
         if many is None:
+            entry = self._single[number]
             self._give_number_back(number)
-            return
-        del many[bisect_left(many, row << _COUNT_BITS)]
-        if len(many) == 1:
-            self._single[number] = many[0]
-            self._many[number] = None
+        else:
+            entry = many.pop(bisect_left(many, row << _COUNT_BITS))
+            if len(many) == 1:
+                self._single[number] = many[0]
+                self._many[number] = None
+        count = entry & COUNT_MAX
+        return self._counts.pop((number, row)) if count == COUNT_MAX else count
+
+    def move(self, number: int, row: int, to: int) -> None:
+        """Another row, which did not hold a term, holds it in place of one that did."""
+        many, further = self._many[number], (to - row) << _COUNT_BITS
+        if many is None:
+            entry = self._single[number] = self._single[number] + further
+        else:
+            entry = many.pop(bisect_left(many, row << _COUNT_BITS)) + further
+            many.insert(bisect_left(many, entry), entry)
+        if entry & COUNT_MAX == COUNT_MAX:
+            self._counts[number, to] = self._counts.pop((number, row))
 
     @property
     def size_bytes(self) -> int:

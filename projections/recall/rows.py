@@ -134,15 +134,15 @@ class NodeRows:
         self.session_sets.give_back(int(self.columns["sessions"][row]))
         self._write(row, node)
 
-    def remove(self, row: int) -> None:
-        """Empty a row."""
+    def remove(self, row: int) -> SearchNode:
+        """Empty a row; the node that it held."""
         (node,) = self.nodes((row,))
         if node.kind is NodeKind.CHUNK:
             self._unlink(row, node)
         del self.row_of[node.id]
-        self._live = self._links = None
         self.session_sets.give_back(int(self.columns["sessions"][row]))
         self._clear(row)
+        return node
 
     def nodes(self, rows: Iterable[int]) -> list[SearchNode]:
         """The nodes of live rows, in their order. KeyError if a row is not live."""
@@ -253,8 +253,8 @@ class NodeRows:
         last = self.live(frozenset())[: -count - 1 : -1].tolist()
         return [(row, gap) for row, gap in zip(last, nsmallest(len(last), self._free), strict=False) if gap < row]
 
-    def move(self, row: int, gap: int) -> None:
-        """Put the node of a row into a free one."""
+    def move(self, row: int, gap: int) -> SearchNode:
+        """Put the node of a row into a free one; that node."""
         (node,) = self.nodes((row,))
         self._free.remove(gap)
         for name in _COLUMNS:
@@ -266,8 +266,8 @@ class NodeRows:
             if self._last_chunk.get(session) == row:
                 self._last_chunk[session] = gap
         self._turns[gap], self.row_of[node.id] = self._turns[row], gap
-        self._live = self._links = None
         self._clear(row)
+        return node
 
     def shrink(self) -> int:
         """Let go of the free rows at the end; how many rows are left."""
@@ -279,6 +279,7 @@ class NodeRows:
         return size
 
     def _clear(self, row: int) -> None:
+        self._live = self._links = None
         self._turns[row] = b""
         for name in _COLUMNS:
             self.columns.set(name, row, b"" if name == "id" else -1 if name in ("previous", "next") else 0)

@@ -188,6 +188,9 @@ class SlabPicture:
 
 def _by_block(rows: Rows) -> Iterator[tuple[int, slice | Rows]]:
     """The blocks that hold some of these rows, and which of them; slices when the rows ascend."""
+    if len(rows) == 1:
+        yield int(rows[0]) // BLOCK_ROWS, slice(0, 1)
+        return
     numbers = rows // BLOCK_ROWS
     if (rows[1:] >= rows[:-1]).all():
         starts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), len(rows)]
@@ -249,6 +252,12 @@ class Slab:
             return False
         return bool(self._blocks[number].steps[inside])
 
+    def read(self, row: int) -> Quantised:
+        """The codes of a row that has a vector, as an array of one; a copy."""
+        number, inside = divmod(row, BLOCK_ROWS)
+        block, one = self._blocks[number], slice(inside, inside + 1)
+        return Quantised(block.high[one].copy(), block.low[one].copy(), block.steps[one].copy())
+
     def filled(self, size: int) -> NDArray[np.bool_]:
         """Whether each of the rows 0 .. size - 1 has a vector."""
         filled = np.zeros(size, dtype=np.bool_)
@@ -309,7 +318,9 @@ class Slab:
         self._reach(row + 1)
         number, inside = divmod(row, BLOCK_ROWS)
         block = self._blocks[number]
-        if any(picture.size > number * BLOCK_ROWS and picture.holds(number, block) for picture in self._pictures):
+        if self._pictures and any(
+            picture.size > number * BLOCK_ROWS and picture.holds(number, block) for picture in self._pictures
+        ):
             copied = self._empty(len(block.steps))
             block.copy_to(copied)
             self._blocks[number] = block = copied

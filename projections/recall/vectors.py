@@ -86,7 +86,7 @@ class NodeVectors:
         self._complete((group,), row_of)
 
     def end_group(self, group: bytes) -> None:
-        """A group stands for nobody any more; call it before its row goes."""
+        """A group stands for nobody any more."""
         self._mixed.discard(group)
         for member in self._members.pop(group, ()):
             del self._group_of[member]
@@ -94,7 +94,7 @@ class NodeVectors:
     def hold(self, member: bytes, row: int) -> None:
         """Keep the vector of a node, if it has one, while its row goes."""
         if self._slab is not None and self._slab.has(row):
-            self._held[member] = 0, self._slab.picture(row + 1).take(np.array([row]))
+            self._held[member] = 0, self._slab.read(row)
         for number, other in self._others.items():
             if other.has(row):
                 self._held[member] = number, other.take(row)
@@ -115,8 +115,7 @@ class NodeVectors:
     def move(self, row: int, gap: int) -> None:
         """The node of a row is in another one, which was free, from now on."""
         if self._slab is not None and self._slab.has(row):
-            taken = self._slab.picture(row + 1).take(np.array([row]))
-            self._slab.put(np.array([gap]), taken)
+            self._slab.put(np.array([gap]), self._slab.read(row))
         for other in self._others.values():
             if other.has(row):
                 other.put([gap], other.take(row))

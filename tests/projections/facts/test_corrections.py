@@ -41,10 +41,10 @@ def world(tmp_path: Path) -> Iterator[FactWorld]:
         yield FactWorld(connection)
 
 
-def shown(memory: Memory) -> dict[bytes, tuple[object, list[int]]]:
+def shown(memory: Memory) -> dict[bytes, tuple[object, dict[int, int]]]:
     """Every row of the search with its terms."""
     return {
-        key: (memory.nodes.node(row), sorted(memory.nodes.lexical.terms_of(row)))
+        key: (memory.nodes.node(row), memory.nodes.lexical.counts_of(row))
         for key, row in memory.nodes.row_of.items()
     }
 

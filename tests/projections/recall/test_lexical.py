@@ -69,9 +69,13 @@ def test_an_index_that_lived_scores_to_the_last_bit_like_one_built_from_its_live
     live: dict[int, list[str]] = {}
     for step in range(1_500):
         row = rng.randrange(50)
-        if row in live:
-            index.remove(row)
-            del live[row]
+        before = [gap for gap in range(row) if gap not in live]
+        if row in live and before and step % 3 == 0:
+            gap = rng.choice(before)
+            index.move(row, gap)
+            live[gap] = live.pop(row)
+        elif row in live:
+            assert index.remove(row) == built({row: live.pop(row)}).counts_of(row)
         else:
             live[row] = some_words(rng)
             index.add(row, live[row])
@@ -194,6 +198,12 @@ def test_a_word_said_dozens_of_times_counts_as_often_as_it_was_said() -> None:
         bm25_by_hand(rows, {"cat", "dog"}, 5, 1.2, 0.75)
     )
     assert sorted(index.counts_of(1).values()) == [31]
+    index.move(3, 2)
+    rows[2] = rows.pop(3)
+    assert index.scores(["cat", "dog"], 5).tolist() == pytest.approx(
+        bm25_by_hand(rows, {"cat", "dog"}, 5, 1.2, 0.75)
+    )
+    assert list(index.remove(2).values()) == [31]
 
 
 def test_shares_of_a_few_rows_are_those_of_the_scores_to_the_last_bit() -> None:
