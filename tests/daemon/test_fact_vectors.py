@@ -120,9 +120,12 @@ async def test_batches_are_bounded_in_size_and_in_number(log: EventLog) -> None:
         await wait_until(lambda: len(made.embedder.batches) == BATCHES_MAX)
         out = [len(batch) for batch in made.embedder.batches]
         made.embedder.let_go.set()
-        await wait_until(lambda: len(made.told) >= BATCHES_MAX)
-        made.vectors.want(ALICE, made.pointers)  # as the user is planned again
-        await wait_until(lambda: len(made.vectors.rows(ALICE, made.pointers)) == len(many))
+
+        def are_all_here() -> bool:
+            made.vectors.want(ALICE, made.pointers)  # as the user is planned again
+            return len(made.vectors.rows(ALICE, made.pointers)) == len(many)
+
+        await wait_until(are_all_here)
 
     assert out == [TEXTS_MAX] * BATCHES_MAX
     assert sorted(text for batch in made.embedder.batches for text in batch) == sorted(many)
