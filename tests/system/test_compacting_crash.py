@@ -1,4 +1,4 @@
-"""The daemon dies while facts are compacted: planned, fused, recorded. It goes on, and nothing is paid for twice."""
+"""The daemon dies while facts are compacted: planned, fused, recorded. It goes on, and pays for nothing twice."""
 
 from __future__ import annotations
 
