@@ -104,6 +104,11 @@ async def test_a_failing_endpoint_is_told_and_words_answer_until_it_works() -> N
                     answered = await client.query("alice", "puppy", k=1)
                 stub.always = None
                 await until_embedded(client)
+
+                async def is_told() -> bool:
+                    return len(daemon.logged("embedder.state_changed")) == 2
+
+                await until(is_told)
                 models = await models_of(client)
                 ready = await client.request("readyz", {})
             doctor = await run_command("daemon", "doctor", "--data", str(folder / "data"), environ=environ)
