@@ -9,7 +9,7 @@ import anyio
 POLL_S = 0.02
 
 
-async def wait_until(predicate: Callable[[], bool], timeout_s: float = 10, message: str = "") -> None:
+async def wait_until(predicate: Callable[[], bool], timeout_s: float = 30, message: str = "") -> None:
     """Return as soon as the predicate holds. Raises AssertionError with the message after `timeout_s`."""
     deadline = anyio.current_time() + timeout_s
     while not predicate():
