@@ -28,9 +28,12 @@ from daemon.building.compacted import (
 )
 from daemon.building.compaction_plans import (
     EMBED_TEXTS_MAX,
+    Basis,
     Plan,
+    Planned,
     PlannedGroup,
     Start,
+    ToldPlans,
     copy_start,
     find_starts,
     plan_compaction,
@@ -105,6 +108,7 @@ class Compactor:
         self._clock = clock
         self._patience_s = patience_s
         self._asks_endpoint = asks_endpoint
+        self._told = ToldPlans()
 
     def show_progress(self, user: Reference) -> ProgressShown | None:
         """How far the compaction of a user is; None when none runs."""
@@ -131,7 +135,8 @@ class Compactor:
             memory = await self._memories.catch_up(user)
             parameters = self._parameters_of(memory, ratio)
             groups_before, nodes_before = set(memory.units.groups), count_nodes(memory)
-            plan, stays, rules = await self._plan(memory, parameters, reindex=reindex)
+            rules = rules_of(parameters, self._clock())
+            plan, stays = await self._find_plan(memory, Basis(memory.user_seq, parameters, rules, reindex))
             await self._record_units(user, plan.moved)
             if parameters.preset == "paper":
                 pairwise = Pairwise(self._memories, self._worker, self._source, self._patience_s)
@@ -154,7 +159,10 @@ class Compactor:
         with self._hold(user):
             memory = await self._memories.catch_up(user)
             parameters = self._parameters_of(memory, ratio)
-            plan, stays, rules = await self._plan(memory, parameters, reindex=reindex)
+            rules = rules_of(parameters, self._clock())
+            basis = Basis(memory.user_seq, parameters, rules, reindex)
+            plan, stays = await self._plan(memory, basis)
+            self._told.keep(user, basis, (plan, stays))
             found = begin_estimate(memory, pairwise=parameters.preset == "paper")
             planned = _works_of(plan, memory, rules, parameters)
             for at in range(0, len(planned), LOOKED_AT_MAX):
@@ -199,21 +207,22 @@ class Compactor:
         parameters = self._parameters.with_policy(memory.units.policy)
         return parameters if ratio is None else replace(parameters, ratio=ratio)
 
-    async def _plan(
-        self, memory: Memory, parameters: EventTreeParameters, *, reindex: bool
-    ) -> tuple[Plan, Mapping[Stays, int], MergeRules]:
+    async def _find_plan(self, memory: Memory, basis: Basis) -> Planned:
+        """The plan that a dry run told, if it is still the one; a plan takes as long as a wave of calls."""
+        return self._told.take(memory.user, basis) or await self._plan(memory, basis)
+
+    async def _plan(self, memory: Memory, basis: Basis) -> Planned:
         """Units and groups of all spaces, planned in a thread; how many nodes stay as they are, and why."""
-        rules = rules_of(parameters, self._clock())
-        starts, stays = await self._load_starts(memory, rules)
+        starts, stays = await self._load_starts(memory, basis.rules)
         groups: list[PlannedGroup] = []
         moved: list[UnitMembers] = []
         for start in starts:
             rows, vectors = await self._embed(memory, start)
-            work = partial(plan_compaction, start, rows, vectors, parameters, reindex=reindex)
+            work = partial(plan_compaction, start, rows, vectors, basis.parameters, reindex=basis.reindex)
             plan = await anyio.to_thread.run_sync(work)
             groups += plan.groups
             moved += plan.moved
-        return Plan(tuple(groups), tuple(moved)), stays, rules
+        return Plan(tuple(groups), tuple(moved)), stays
 
     async def _load_starts(self, memory: Memory, rules: MergeRules) -> tuple[list[Start], Mapping[Stays, int]]:
         """What a compaction starts from, space by space, and what stays by itself."""

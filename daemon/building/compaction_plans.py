@@ -6,10 +6,10 @@ copy of what it needs of a Memory.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from daemon.building.live_nodes import (
     sort_out,
 )
 from daemon.building.unit_watch import make_rules
+from events.envelope import Reference
 from events.eventtree import UnitId, UnitMembers
 from events.memory import FactId
 from events.time import Instant
@@ -40,6 +41,9 @@ from projections.texts import FactText
 # Trees that are grown of what the caps left over, so that who asks for half gets half where that is allowed. The
 # fourth hardly ever finds anything.
 TREES_MAX: Final = 8
+
+# Users whose last dry run is remembered: some hundred bytes a group.
+TOLD_MAX: Final = 8
 
 # Texts handed to the embedder at once.
 EMBED_TEXTS_MAX: Final = 256
@@ -84,6 +88,42 @@ class Plan:
 
     groups: tuple[PlannedGroup, ...]
     moved: tuple[UnitMembers, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a plan is made of: while nothing of it changes, neither does the plan."""
+
+    user_seq: int
+    parameters: EventTreeParameters
+    rules: MergeRules
+    reindex: bool
+
+
+# A plan, and how many nodes stay as they are, and why.
+Planned: TypeAlias = tuple[Plan, Mapping[Stays, int]]
+
+
+class ToldPlans:
+    """Plans of dry runs, for the runs that follow them: to plan takes as long as a wave of calls.
+
+    They hold ids, and no words; a few are kept, each until it is asked for.
+    """
+
+    def __init__(self) -> None:
+        self._by_user: OrderedDict[Reference, tuple[Basis, Planned]] = OrderedDict()
+
+    def keep(self, user: Reference, basis: Basis, planned: Planned) -> None:
+        """Keep a plan in place of the one of before."""
+        self._by_user[user] = basis, planned
+        self._by_user.move_to_end(user)
+        if len(self._by_user) > TOLD_MAX:
+            self._by_user.popitem(last=False)
+
+    def take(self, user: Reference, basis: Basis) -> Planned | None:
+        """The plan that was kept, if it is still the one."""
+        told = self._by_user.pop(user, None)
+        return told[1] if told is not None and told[0] == basis else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,7 +21,7 @@ from projections.memory import Memory
 from projections.ports import ModelUnavailable
 from tests.builders import SECRET, ManualClock, seeded_nonces
 from tests.daemon.parts_in_use import ALICE, QUICK, Parts, build_parts, event_types, learn, merges, running
-from tests.scripted_models import Call
+from tests.scripted_models import Call, ScriptedEmbedder
 from tests.waiting import wait_until
 
 MINUTE_MS = 60_000
@@ -108,6 +108,34 @@ async def test_a_dry_run_tells_what_the_run_then_does_and_changes_nothing(parts:
     assert [getattr(told, name) for name in same] == [getattr(done, name) for name in same]
     assert told.loss_bound == pytest.approx(done.loss_bound)
     assert told.tokens > done.groups
+
+
+async def test_the_run_goes_by_the_plan_of_the_dry_run_before_it_as_long_as_nothing_changed(
+    log: EventLog, clock: ManualClock
+) -> None:
+    embedder = ScriptedEmbedder()
+    parts = build_parts(log, clock, embedder=embedder)
+    await learn(parts, 30)
+    await parts.compactor.preview(ALICE, 0.5)
+    planned = len(embedder.texts)
+    done = await parts.compactor.compact(ALICE, 0.5)
+    planned_once = len(embedder.texts)
+    await parts.compactor.preview(ALICE, 0.7)
+    await learn(parts, 10, "s2")
+    again = await parts.compactor.compact(ALICE, 0.7)
+
+    assert planned_once == planned > 0, "its vectors were not looked for a second time"
+    assert done.groups > 5
+    assert again.facts == 40
+    assert (await parts.memory()).units.unit_of.keys() == (await parts.memory()).canon.facts.keys()
+
+
+async def test_a_dry_run_of_another_ratio_is_no_plan(parts: Parts) -> None:
+    await learn(parts, 40)
+    await parts.compactor.preview(ALICE, 0.7)
+    done = await parts.compactor.compact(ALICE, 0.3)
+
+    assert done.cut == pytest.approx(0.3, abs=0.03)
 
 
 async def test_a_dry_run_asks_nothing_of_what_was_answered_before(parts: Parts) -> None:
