@@ -89,6 +89,7 @@ async def start(
         opened.push_async_callback(close_chat_model, chat)
         app = wire(Setting(daemon_version(), config, report, clock, log, reader, derived, embedder, chat))
         opened.push_async_callback(leave, app.memories)
+        opened.push_async_callback(app.queries.leave)
         if app.embedded_bus is not None:
             opened.push_async_callback(app.embedded_bus.stop)
         for bus in (app.bus, *(each.bus for each in app.readings)):
@@ -136,6 +137,7 @@ def _parts(app: App) -> dict[str, Callable[[], Coroutine[object, object, None]]]
         "ingest": app.ingest.run,
         "disk": app.disk.run,
         "extraction": app.extraction.run,
+        "query spending": app.queries.keep_on,
         "tree vectors": app.tree_vectors.run,
         "brought vectors": app.brought.run,
         "watchdog": lambda: feed_watchdog(app.log.answer),

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from daemon.bus.subscriptions import Subscription, check_decoder, read_subscriptions
 from daemon.config_models import AGPR_BY_EMBEDDER, Models, check_models, complete_endpoint
+from daemon.config_query import Query, check_query
 from daemon.config_values import ConfigInvalid, build_sections, parse_listen, parse_roles
 from daemon.models.prices import Price, read_prices
 from events.errors import InvalidInput
@@ -147,6 +148,7 @@ class Config:
     eventtree: EventTree = field(default_factory=EventTree)
     agpr: Agpr = field(default_factory=Agpr)
     search: Search = field(default_factory=Search)
+    query: Query = field(default_factory=Query)
     subscriptions: tuple[Subscription, ...] = ()
     prices: tuple[Price, ...] = ()
 
@@ -281,6 +283,7 @@ def _check(config: Config) -> None:
     """Everything that types do not say. The algorithm tables check themselves when they are built."""
     log = config.log
     check_models(config.models)
+    check_query(config.query)
     rules = [
         (log.level in ("debug", "info", "warning", "error"), "log.level is debug, info, warning or error"),
         (log.format in ("auto", "console", "json"), "log.format is auto, console or json"),

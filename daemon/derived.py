@@ -170,8 +170,12 @@ class DerivedStore:
         return found
 
     async def find_kept(self, needles: set[bytes], forgotten: Unerased) -> set[bytes]:
-        """Those of these byte strings that stand in vectors that are kept, whatever `erase` left standing."""
-        found: set[bytes] = set()
+        """Those of these byte strings that stand in vectors that are kept, whatever `erase` left standing.
+
+        Or in the schema of the file.
+        """
+        schema = await self._try(vectors.read_schema, b"")
+        found = {needle for needle in needles if needle in schema}
         erased: set[int] = set()
         after: int | None = 0
         while after is not None:

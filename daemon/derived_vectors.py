@@ -14,6 +14,7 @@ from typing import Final
 from daemon.derived_file import free_places, make_room, read_bound, touch
 from events.database import immediate
 from events.envelope import REFERENCE_BYTES
+from events.kept import SCHEMA_WORDS
 
 # Of the hash of a model's name, and of the one that shows whether a vector is as it was kept.
 HASH_BYTES: Final = 8
@@ -128,6 +129,12 @@ def read_vectors_of(connection: sqlite3.Connection, seqs: Sequence[int]) -> list
             "SELECT v.vector FROM sources s JOIN vectors v ON v.id = s.id WHERE s.seq = ?", (seq,)
         )
     ]
+
+
+def read_schema(connection: sqlite3.Connection) -> bytes:
+    """The words of the file's own schema."""
+    rows = connection.execute(f"SELECT {SCHEMA_WORDS} FROM sqlite_master")
+    return _SEPARATOR.join(words for (words,) in rows)
 
 
 def find_in_vectors(

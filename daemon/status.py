@@ -18,6 +18,7 @@ from daemon.extraction_watch import ExtractionWatch
 from daemon.ingest import Ingest
 from daemon.memories import Memories
 from daemon.models.budget import Budget
+from daemon.models.query_spending import QuerySpending
 from daemon.status_shown import (
     Alive,
     BusShown,
@@ -60,6 +61,7 @@ class ModelsInUse:
     language_model: LanguageModel
     embedder: Embedder
     budget: Budget
+    queries: QuerySpending
     watch: ExtractionWatch
     chat: Callable[[], EndpointShown | None] = lambda: None
     embeddings: Callable[[], EndpointShown | None] = lambda: None
@@ -154,7 +156,7 @@ class Status:
             models=self._show_models(),
             budget=show_budgets(models.budget, user),
             extraction=show_extraction(totals, models.watch.trouble),
-            ledger=show_ledger(totals, models.price_missing),
+            ledger=show_ledger(totals, await models.queries.read(), models.price_missing),
             watermark=watermark,
             waits=waits,
             compaction=None if user is None else self._compacting(user),

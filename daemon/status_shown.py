@@ -12,6 +12,8 @@ from daemon.bus.readings import ReadingShown
 from daemon.ledger_totals import Totals
 from daemon.models.budget import Block, Budget
 from daemon.models.endpoint import EndpointState
+from daemon.models.query_spending import QueryTotals
+from daemon.models.query_tasks import QueryTask
 from events.envelope import Reference
 from events.memory import Task, Usage
 from events.time import to_iso
@@ -192,7 +194,10 @@ class ExtractionShown:
 
 @dataclass(frozen=True, slots=True)
 class LedgerShown:
-    """What was spent by task: extract, judge, summarise, merge. `price_missing`: a model without a price."""
+    """What was spent by task: extract, judge, summarise, merge; on questions: plan, rank, check, answer, grade.
+
+    `price_missing`: a model without a price.
+    """
 
     today: dict[str, SpentShown]
     in_all: dict[str, SpentShown]
@@ -290,10 +295,11 @@ def show_extraction(totals: Totals, trouble: str | None) -> ExtractionShown:
     )
 
 
-def show_ledger(totals: Totals, price_missing: str | None) -> LedgerShown:
-    """What was spent."""
-    return LedgerShown(_show_usages(totals.today), _show_usages(totals.in_all), price_missing)
+def show_ledger(recorded: Totals, asked: QueryTotals, price_missing: str | None) -> LedgerShown:
+    """What was spent, as the events tell it and on questions."""
+    today, in_all = _show_usages(recorded.today, asked.today), _show_usages(recorded.in_all, asked.in_all)
+    return LedgerShown(today, in_all, price_missing)
 
 
-def _show_usages(usages: Mapping[Task, Usage]) -> dict[str, SpentShown]:
-    return {task.value: show_usage(usage) for task, usage in usages.items()}
+def _show_usages(recorded: Mapping[Task, Usage], asked: Mapping[QueryTask, Usage]) -> dict[str, SpentShown]:
+    return {task.value: show_usage(usage) for each in (recorded, asked) for task, usage in each.items()}

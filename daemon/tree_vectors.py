@@ -127,6 +127,11 @@ class TreeVectorFiller:
             vectors.told = state, roots
             return roots
 
+    async def ready(self, memory: Memory) -> None:
+        """Have the vectors of nodes that take neither long nor a call: somebody is about to compare them."""
+        self._note_asked(memory.user)
+        await self._fill_soon(memory)
+
     async def children(self, user: Reference, nodes: Sequence[Node]) -> ItemVectors:
         """The children of these nodes, in order, leaves among them. One without a vector has cosine 0.
 

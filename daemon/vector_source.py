@@ -110,6 +110,13 @@ class VectorSource:
         found = await self._load(user, keys)
         return {ref: found[key] for ref, key in zip(refs, keys, strict=True) if key in found}
 
+    async def at_hand(self, user: Reference, refs: Sequence[TextRef]) -> dict[TextRef, NDArray[np.float16]]:
+        """Those of these vectors that cost nothing: what is kept, or all where the embedder only hashes words."""
+        if self._embedder.ranks:
+            return await self.kept(user, refs)
+        rows = await self.find(user, [Wanted(ref, None) for ref in refs])
+        return {ref: row.astype(np.float16) for ref, row in zip(refs, rows, strict=True)}
+
     def our_spaces(self, memory: Memory) -> frozenset[int]:
         """The numbers of the spaces whose vectors are our embedder's: ours, and one that bears its name."""
         same = memory.spaces.find(self._embedder.name) if memory.spaces.known else None

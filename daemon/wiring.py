@@ -6,7 +6,9 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
+from daemon.asking.answer_judging import AnswerJudge
 from daemon.asking.answers import Answerer
 from daemon.asking.differences import Differences
 from daemon.asking.history import History
@@ -16,6 +18,7 @@ from daemon.asking.session_events import SessionEvents
 from daemon.asking.structures import Structures
 from daemon.asking.tree_nodes import TreeNodesReader
 from daemon.asking.why import Provenance
+from daemon.asking.word_search import find_word_search
 from daemon.backpressure import Backpressure
 from daemon.building.compaction import Compactor
 from daemon.building.corrections import Corrections
@@ -49,6 +52,7 @@ from daemon.models.embedders import Unhurried
 from daemon.models.embedding import EndpointEmbedder
 from daemon.models.language_models import ChatModel, language_model_of
 from daemon.models.prices import Prices
+from daemon.models.query_spending import QuerySpending
 from daemon.parked import Parked
 from daemon.reading.recalled import GivenOut
 from daemon.serving.calls import Tally
@@ -68,6 +72,11 @@ from events.envelope import Reference
 from events.log import EventLog, LogReader
 from events.time import Instant
 from projections.ports import Embedder, LanguageModel
+
+if TYPE_CHECKING:
+    from daemon.asking.deep.deepening import Deepening
+    from daemon.asking.grounded import Grounding
+    from daemon.asking.recalling import Recalling
 
 # Before a step of erasing is tried again; each try to empty the write-ahead log holds up the writer.
 ERASE_PAUSE_S = 2.0
@@ -98,6 +107,7 @@ class App:
     report: Report
     log: EventLog
     memories: Memories
+    queries: QuerySpending
     embedded_bus: EmbeddedBus | None
     bus: NatsBus
     disk: Disk
@@ -127,23 +137,22 @@ def wire(setting: Setting) -> App:
     memories = _make_memories(setting, source)
     intake = _make_intake(setting, memories)
     bus, ingest, readings = intake.bus, intake.ingest, intake.readings
-    budget = Budget(config.models.tokens_per_day, config.models.tokens_per_day_user, clock, report)
-    given_out = GivenOut(log.keys.secret, clock)
+    given_out, queries = GivenOut(log.keys.secret, clock), QuerySpending(log, clock)
+    budget = Budget(config.models.tokens_per_day, config.models.tokens_per_day_user, clock, report, queries)
     worker = _make_worker(setting, memories, model, source, budget, given_out)
     parameters, asks = config.eventtree_parameters, config.models.asks_endpoint
     compactor = Compactor(log, memories, worker, source, parameters, clock, asks_endpoint=asks)
     forgetter, keeper = _make_forgetting(setting, memories, bus, ingest, readings)
     history, recall = History(log, config.memory_parameters), config.agpr_parameters
-    planned = _share_users(compactor, worker)
-    asking = (setting.reader, memories, embedder, recall, planned, clock, history, source)
-    answerer = Answerer(log.keys, *asking, give_out=given_out.note)
+    asking = (_share_users(compactor, worker), budget, given_out, worker.refresh)
     # The hashing embedder's vectors rank nothing by default, so nothing is embedded for it.
     vectors = VectorFiller(memories, embedder, source, report) if recall.cosine_weight else None
     tree_vectors = _make_tree_vectors(setting, memories, vectors, cache)
+    answerer = _make_answerer(setting, (memories, history, source, tree_vectors), *asking)
     extraction = ExtractionWatch(LedgerTotals(log, clock), report)
-    in_use = _find_models(setting, model, budget, extraction)
+    in_use = _find_models(setting, model, (budget, queries, extraction))
     parts = (bus, intake.shown_url, ingest, worker, answerer, in_use, intake.disk, vectors, readings)
-    progress = compactor.show_progress
+    progress, brought = compactor.show_progress, BroughtFiller(memories, source)
     status = Status(setting.version, clock, log, memories, *parts, setting.derived, tree_vectors, progress)
     fitting, others = Fitting(log.keys, memories), {each.stream: each.decoder for each in readings}
     structures, session_events, tally = Structures(log, memories, progress), SessionEvents(log), Tally()
@@ -151,10 +160,11 @@ def wire(setting: Setting) -> App:
         Answering(
             log=log,
             answerer=answerer,
+            answer_judge=AnswerJudge(log, setting.chat.model if setting.chat else None, budget),
             listings=Listings(log, memories),
             structures=structures,
             tree_nodes=TreeNodesReader(log, memories),
-            provenance=Provenance(log, memories),
+            provenance=Provenance(log, memories, history, source, config.bus.stream),
             corrections=Corrections(log, memories, worker, structures, clock),
             publisher=Publisher(bus, intake.decoder, fitting),
             forgetter=forgetter,
@@ -177,7 +187,51 @@ def wire(setting: Setting) -> App:
     taking = (intake.embedded, bus, intake.disk, ingest, readings)
     doing = (worker, forgetter, keeper, history, vectors)
     asked = (tree_vectors, extraction, session_events, socket, port)
-    return App(report, log, memories, *taking, *doing, BroughtFiller(memories, source), *asked, AsyncExitStack())
+    return App(report, log, memories, queries, *taking, *doing, brought, *asked, AsyncExitStack())
+
+
+def _make_answerer(
+    setting: Setting,
+    asked: tuple[Memories, History, VectorSource, TreeVectorFiller],
+    planned: Callable[[Reference], int],
+    budget: Budget,
+    given_out: GivenOut,
+    refresh: Callable[[Reference], None],
+) -> Answerer:
+    config, embedder, reader = setting.config, setting.embedder, setting.reader
+    memories, history, source, trees = asked
+    recall = (embedder, config.agpr_parameters, planned, setting.clock, history, source)
+    return Answerer(
+        setting.log.keys,
+        reader,
+        memories,
+        *recall,
+        give_out=given_out.note,
+        grounding=_make_grounding(setting, budget),
+        trees=trees,
+        words=find_word_search(reader, embedder),
+        make_deepening=_find_deepening(setting, memories, budget, refresh),
+        bounds=config.query,
+    )
+
+
+def _make_grounding(setting: Setting, budget: Budget) -> Grounding | None:
+    if setting.chat is None:
+        return None
+    from daemon.asking.grounded import Grounding  # its rules are loaded for those who have a model
+
+    return Grounding(setting.log, setting.reader, setting.chat.model, budget, setting.config.query)
+
+
+def _find_deepening(
+    setting: Setting, memories: Memories, budget: Budget, refresh: Callable[[Reference], None]
+) -> Callable[[Recalling], Deepening] | None:
+    if setting.chat is None:
+        return None
+    from daemon.asking.deep.deepening import Deepening  # as above
+
+    chat, log, reader = setting.chat.model, setting.log, setting.reader
+    return lambda recalling: Deepening(log, reader, memories, recalling, chat, budget, refresh=refresh)
 
 
 def _make_tree_vectors(
@@ -197,7 +251,7 @@ def _share_users(compactor: Compactor, worker: Worker) -> Callable[[Reference], 
 
 
 def _find_models(
-    setting: Setting, model: LanguageModel, budget: Budget, extraction: ExtractionWatch
+    setting: Setting, model: LanguageModel, counting: tuple[Budget, QuerySpending, ExtractionWatch]
 ) -> ModelsInUse:
     """What `status` looks at of the models."""
     config, chat, embedder = setting.config.models, setting.chat, setting.embedder
@@ -212,7 +266,7 @@ def _find_models(
 
     has_price = chat is None or Prices(setting.config.prices).knows(config.chat_model)
     missing = None if has_price else config.chat_model
-    return ModelsInUse(model, embedder, budget, extraction, show_chat, show_embeddings, missing)
+    return ModelsInUse(model, embedder, *counting, show_chat, show_embeddings, missing)
 
 
 @dataclass(frozen=True, slots=True)

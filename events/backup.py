@@ -16,7 +16,8 @@ from events.database import DAMAGED, DISK_FULL, name_error, name_failure
 from events.erasure import read_unerased
 from events.errors import LogDamaged, StoreIsNewer, StoreUnusable
 from events.integrity import Walk, describe
-from events.schema import APPLICATION_ID, MIGRATIONS
+from events.migrations import MIGRATIONS
+from events.schema import APPLICATION_ID
 from events.tombstones import Tombstone, read_own_tombstones, read_planted
 
 # Told what is being done and how much of it (0 to 1). What it raises ends the work.

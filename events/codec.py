@@ -41,6 +41,7 @@ from events.memory import (
     upcast_facts_extracted_2,
     upcast_facts_extracted_3,
     upcast_parked,
+    upcast_prompt,
 )
 from events.session import (
     ChunkClosed,
@@ -97,10 +98,14 @@ UPCASTERS: dict[tuple[str, int], Callable[[dict[str, Any]], dict[str, Any]]] = {
     (FactsExtracted.wire_name, 1): upcast_facts_extracted,
     (FactsExtracted.wire_name, 2): upcast_facts_extracted_2,
     (FactsExtracted.wire_name, 3): upcast_facts_extracted_3,
+    (FactsExtracted.wire_name, 4): upcast_prompt,
     (IntervalSummarised.wire_name, 1): upcast_answer,
+    (IntervalSummarised.wire_name, 2): upcast_prompt,
     (UnitsPartitioned.wire_name, 1): upcast_units_partitioned,
     (NodesMerged.wire_name, 1): upcast_nodes_merged,
     (NodesMerged.wire_name, 2): upcast_nodes_merged_2,
+    (NodesMerged.wire_name, 3): upcast_prompt,
+    (PairsJudged.wire_name, 1): upcast_prompt,
     (WorkParked.wire_name, 1): upcast_parked,
 }
 

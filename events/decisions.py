@@ -112,10 +112,11 @@ class PairsJudged:
     """A model compared texts that rules cannot tell apart."""
 
     wire_name: ClassVar = "pairs.judged"
-    version: ClassVar = 1
+    version: ClassVar = 2
     generation: int
     pairs: tuple[JudgedPair, ...]
     sources: tuple[int, ...]  # seqs of the events whose words it compared
     model: Word
     request: bytes = b""  # as in FactsExtracted
     usage: Usage = NOTHING_SPENT
+    prompt: bytes = b""  # as in FactsExtracted

@@ -1,6 +1,6 @@
 """Erasing what was forgotten or retracted: the texts of words and names, and dead letters. Nothing else.
 
-Rows are emptied in place and never deleted, or copies of them would stay in the file (see schema.py).
+Rows are emptied in place and never deleted, or copies of them would stay in the file (see migrations.py).
 
 Done in slices, each its own transaction, so that turns keep coming in between; a restart goes on where it
 stopped. What the chain covers is never touched (design 3.1). The bus positions of what is erased are written

@@ -46,7 +46,7 @@ class NodesMerged:
     """
 
     wire_name: ClassVar = "nodes.merged"
-    version: ClassVar = 3
+    version: ClassVar = 4
     generation: int
     unit: UnitId
     members: tuple[FactId, ...]
@@ -57,6 +57,7 @@ class NodesMerged:
     usage: Usage = NOTHING_SPENT
     loss: int = 0
     extractive: bool = False
+    prompt: bytes = b""  # as in FactsExtracted
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from events.erasure import Unerased
 # Events a page: about a megabyte of words, so that no snapshot is held for long.
 PAGE_EVENTS = 4_000
 _PAGE_ROWS = 20_000
+# A row of sqlite_master as it stands in the file: kind, name and table without anything in between.
+SCHEMA_WORDS = "CAST(type || name || tbl_name || char(0) || coalesce(sql, '') AS BLOB)"
 
 
 def find_in_words(
@@ -44,9 +46,10 @@ def find_elsewhere(connection: sqlite3.Connection, needles: AbstractSet[bytes], 
         f"SELECT message_id FROM letters WHERE message_id IS NOT NULL AND {whose} IS NOT :subject",
         f"SELECT subject FROM letters WHERE {whose} IS NOT :subject",
         "SELECT DISTINCT CAST(reason AS BLOB) FROM letters",
-        "SELECT CAST(sql AS BLOB) FROM sqlite_master WHERE sql IS NOT NULL",
+        f"SELECT {SCHEMA_WORDS} FROM sqlite_master",
         "SELECT DISTINCT CAST(type AS BLOB) FROM events",
         "SELECT DISTINCT CAST(task AS BLOB) FROM ledger",
+        "SELECT DISTINCT CAST(task AS BLOB) FROM query_usage",
         "SELECT body FROM events",
     ):
         if found != needles:

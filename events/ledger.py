@@ -17,6 +17,7 @@ from events.envelope import RecordedEvent, Reference
 from events.errors import LogDamaged
 from events.eventtree import NodesMerged
 from events.memory import FactsExtracted, IntervalSummarised, Task, Usage, WorkParked, WorkResumed
+from events.query_usage import disown_query_usage
 from events.reading import read_events, split_lineage
 from events.session import SessionForgotten, SessionReplayed, UserForgotten
 from events.time import Instant
@@ -75,6 +76,7 @@ def index_answer(connection: sqlite3.Connection, recorded: RecordedEvent, event:
             )
         case UserForgotten():
             connection.execute(f"{_END_PARKED} AND user = ?", (recorded.user,))
+            disown_query_usage(connection, recorded.user)
         case _:
             pass
 
@@ -163,9 +165,16 @@ def _is_void(connection: sqlite3.Connection, seq: int) -> bool:
 
 
 def read_tokens_by_user(connection: sqlite3.Connection, day: int) -> dict[Reference, int]:
-    """Tokens of prompts and completions on a day (`day_of`), by user."""
+    """Tokens of prompts and completions on a day (`day_of`), by user; those of questions, too.
+
+    Among the users is `query_usage.NOBODY`, when something was spent on questions of no user in the log.
+    """
     rows = connection.execute(
-        "SELECT user, sum(prompt_tokens + completion_tokens) FROM ledger WHERE day = ? GROUP BY user", (day,)
+        """SELECT user, sum(tokens) FROM (
+               SELECT user, prompt_tokens + completion_tokens AS tokens FROM ledger WHERE day = ?1
+               UNION ALL SELECT user, prompt_tokens + completion_tokens FROM query_usage WHERE day = ?1)
+           GROUP BY user""",
+        (day,),
     )
     return dict(rows.fetchall())
 

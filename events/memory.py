@@ -133,7 +133,7 @@ class FactsExtracted:
     """
 
     wire_name: ClassVar = "facts.extracted"
-    version: ClassVar = 4
+    version: ClassVar = 5
     generation: int
     chunk: ChunkKey
     turns: tuple[int, ...]  # seq of each turn read, in the order of the session
@@ -147,6 +147,7 @@ class FactsExtracted:
     missed: int = 0  # details of the turns that no fact carries, after one more try
     skipped: bool = False  # nothing to remember, by rule: no model was asked
     aliases: tuple[Alias, ...] = ()  # names that were given for one entity
+    prompt: bytes = b""  # which wording of the question, as a hash; empty for rules
 
 
 def upcast_facts_extracted(body: dict[str, Any]) -> dict[str, Any]:
@@ -162,6 +163,11 @@ def upcast_facts_extracted_2(body: dict[str, Any]) -> dict[str, Any]:
 def upcast_facts_extracted_3(body: dict[str, Any]) -> dict[str, Any]:
     """Version 3 looked for no other names."""
     return {**body, "aliases": []}
+
+
+def upcast_prompt(body: dict[str, Any]) -> dict[str, Any]:
+    """Answers that do not say which wording of the question they are to."""
+    return {**body, "prompt": ""}
 
 
 def upcast_answer(body: dict[str, Any]) -> dict[str, Any]:
@@ -197,7 +203,7 @@ class IntervalSummarised:
     """The summary of the tree node with this digest, wherever a node of that digest stands."""
 
     wire_name: ClassVar = "interval.summarised"
-    version: ClassVar = 2
+    version: ClassVar = 3
     generation: int
     digest: Digest
     sources: tuple[int, ...]  # seqs of the events whose words it was made of
@@ -205,6 +211,7 @@ class IntervalSummarised:
     text: Word
     request: bytes = b""  # as in FactsExtracted
     usage: Usage = NOTHING_SPENT
+    prompt: bytes = b""  # as in FactsExtracted
 
 
 @dataclass(frozen=True, slots=True)

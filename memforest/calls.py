@@ -7,23 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from memforest.dead_letters import LetterContent, LetterDropped, LetterPage, LetterRetried
 from memforest.errors import InvalidInput
 from memforest.fact_types import Fact, FactPage, FactSettled
+from memforest.forgotten import Preview, Receipt
 from memforest.origins import Why
 from memforest.parked import ParkedContent, ParkedPage, Resumed
 from memforest.past import Difference, EventPage
 from memforest.structures import Tree, TreeNodes
 from memforest.types import (
-    Answer,
     CompactionProgress,
     Digest,
-    LetterContent,
-    LetterDropped,
-    LetterPage,
-    LetterRetried,
-    Preview,
     Published,
-    Receipt,
     ReplayState,
     Session,
     SessionClosed,
@@ -38,51 +33,6 @@ if TYPE_CHECKING:
 
 # The daemon's bound on one `ingest` (one request waits for as many acknowledgements of the bus).
 MESSAGES_MAX = 256
-
-
-def query(
-    user_id: str,
-    query: str,
-    *,
-    k: int | None = None,
-    mode: str | None = None,
-    filters: JsonObject | None = None,
-    embedding: Sequence[float] | None = None,
-    embedding_model: str | None = None,
-    wait_for: str | int | None = None,
-    max_tokens: int | None = None,
-    as_of: str | int | None = None,
-    valid_at: str | None = None,
-    between: tuple[str | None, str | None] | None = None,
-    explain: bool | None = None,
-    open_groups: bool | None = None,
-) -> Call[Answer]:
-    """Ask this user's memory: at most `k` memories by rank, and `context` within `max_tokens`.
-
-    `filters` holds sessions, not_sessions, roles, not_roles, kinds, entities, agents (a name or a list of them),
-    metadata (an object), said_after and said_before. `valid_at` and `between` are about what was true then: dates,
-    or instants in ISO 8601 with their offset; the end is not included. `as_of` (a user_seq, or such an instant)
-    asks for what was known then. `wait_for` (an event key, or a user_seq) holds the answer, bounded, until that
-    event is projected. `embedding` is the question's vector by the daemon's own embedder, or by the model that
-    imported memories came with: `embedding_model` says which.
-    """
-    params = given(
-        user_id=user_id,
-        query=query,
-        k=k,
-        mode=mode,
-        filters=filters,
-        embedding=None if embedding is None else list(embedding),
-        embedding_model=embedding_model,
-        wait_for=wait_for,
-        max_tokens=max_tokens,
-        as_of=as_of,
-        valid_at=valid_at,
-        between=between,
-        explain=explain,
-        open_groups=open_groups,
-    )
-    return Call("query", params, lambda result: read_as(Answer, result))
 
 
 def ingest(messages: Sequence[JsonObject]) -> Call[tuple[Published, ...]]:
@@ -252,12 +202,20 @@ def tree(
     return Call("trees.get", params, lambda result: read_as(TreeNodes, result))
 
 
-def why(user_id: str, memory_id: str) -> Call[Why]:
+def why(
+    user_id: str,
+    memory_id: str,
+    *,
+    limit: int | None = None,
+    after: int | None = None,
+    as_of: int | str | None = None,
+) -> Call[Why]:
     """Where a memory comes from: its group, facts, what a model read when, turns, and messages on the bus.
 
-    The daemon raises NotFound when there is no memory of this id (any more).
+    At most `limit` facts, turns or readings behind the first `after` (`next` of the page before); `as_of` as in
+    `query`. The daemon raises NotFound when there is no memory of this id (any more).
     """
-    params = {"user_id": user_id, "memory_id": memory_id}
+    params = given(user_id=user_id, memory_id=memory_id, limit=limit, after=after, as_of=as_of)
     return Call("why", params, lambda result: read_as(Why, result))
 
 

@@ -16,6 +16,7 @@ import click
 import memforest
 from memforest.commands.add import add
 from memforest.commands.ask import query, users
+from memforest.commands.bench import bench
 from memforest.commands.compact import compact
 from memforest.commands.completion import completion
 from memforest.commands.diff import diff
@@ -50,6 +51,7 @@ _TYPED = {
     "wait_for": "--wait-for",
     "as_of": "--as-of",
     "valid_at": "--valid-at",
+    "reference_date": "--reference-date",
     "time_start": "--from",
     "time_end": "--until",
     "dry_run": "--dry-run",
@@ -199,6 +201,7 @@ _COMMANDS = (
     dlq,
     parked,
     status,
+    bench,
     completion,
 )
 for _command in _COMMANDS:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 import anyio
 import anyio.abc
 
-from memforest import adding, calls, unit_calls
+from memforest import adding, calls, judged, query_calls, unit_calls
 from memforest.connection import Connection
 from memforest.errors import AnswerOverdue, ConnectionLost, DaemonUnreachable, ProtocolError
 from memforest.socket_path import find_socket
@@ -79,7 +79,8 @@ class Client:
     writes never are, because the first may have been done.
     """
 
-    query = _blocking(calls.query)
+    query = _blocking(query_calls.query)
+    judge_answer = _blocking(judged.judge_answer)
     ingest = _blocking(calls.ingest)
     add = _blocking(adding.add)
     close_session = _blocking(calls.close_session)
@@ -236,7 +237,8 @@ class AsyncClient:
     Answers may arrive in any order. Reads are asked once more when the connection breaks.
     """
 
-    query = _awaited(calls.query)
+    query = _awaited(query_calls.query)
+    judge_answer = _awaited(judged.judge_answer)
     ingest = _awaited(calls.ingest)
     add = _awaited(adding.add)
     close_session = _awaited(calls.close_session)

@@ -16,8 +16,8 @@ from memforest.errors import NotFound
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from memforest.dead_letters import DeadLetter
     from memforest.publishing import Caller
-    from memforest.types import DeadLetter
 
 _PAGE = 1_000
 

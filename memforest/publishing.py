@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
-from memforest import calls
+from memforest import calls, query_calls
 from memforest.errors import AnswerOverdue, Busy, Conflict, ProtocolError, RequestInvalid, Unavailable
 from memforest.wire import REQUEST_BYTES_MAX, encode_json
 
@@ -165,11 +165,13 @@ def wait_until_built(
     timeout_s: float,
     pause: Callable[[float], None] = time.sleep,
     tell: Callable[[str], None] | None = None,
+    pending: Callable[[int], None] | None = None,
 ) -> None:
     """Return when what was published is projected and no work of these users waits.
 
     A message that the daemon did not take ends the waiting for it, too. `tell` gets a sentence when a model or a
-    budget holds the work up, and another when the reason is another. Raises AnswerOverdue after `timeout_s`.
+    budget holds the work up, and another when the reason is another; `pending` how much waits, each time it is
+    looked at. Raises AnswerOverdue after `timeout_s`.
     """
     told = ""
     deadline = time.monotonic() + timeout_s
@@ -183,13 +185,15 @@ def wait_until_built(
                 if not arrived:
                     # Refused: it came, and `outcome` tells what became of it.
                     with suppress(Conflict, RequestInvalid):
-                        caller.call(calls.query(user_id, "memory", k=1, wait_for=key))
+                        caller.call(query_calls.query(user_id, "memory", k=1, wait_for=key))
                     arrived = True
                 status = caller.call(calls.status(user_id))
                 mark = status.watermark
                 if mark is None:
                     raise ProtocolError("The daemon's status of a user has no watermark.")
                 built = mark.is_current
+                if pending is not None:
+                    pending(mark.pending)
                 reason = "" if built else status.held_up_by
                 if tell is not None and reason not in ("", told):
                     told = reason

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from memforest.explained import Explanation
+from memforest.explained import AnsweredBy, Explanation, TokensTaken
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +96,35 @@ class Answer:
 
     `confidence` is from 0 to 1; `insufficient` says that it is too low to answer from. `redacted`, of an answer as
     of then: events of before whose words are gone. `spaces` is there when memories came with vectors of their own.
+    `mode` is the one that was used, and `why_mode` says why, when the daemon chose it.
+
+    Asked for in words: the `answer`, and the ids of the memories it rests on; None when it `abstained`, since they
+    do not say it, or when no model answered (`unanswered` says why).
+
+    Of mode "deep": the `calls` of the model, how many `rounds` of them waited for one another, and their `tokens`;
+    `capped` is the cap that ended the asking, `fell_back` why it went on without the model.
     """
 
     memories: tuple[Memory, ...]
     context: str
     watermark: Watermark
+    mode: str = "agpr"
+    why_mode: str | None = None
     confidence: float | None = None
     insufficient: bool = False
     redacted: int | None = None
     explanation: Explanation | None = None
     spaces: tuple[Space, ...] | None = None
+    answer: str | None = None
+    citations: tuple[str, ...] | None = None
+    abstained: bool | None = None
+    answered_by: AnsweredBy | None = None
+    unanswered: str | None = None
+    rounds: int | None = None
+    calls: int | None = None
+    tokens: TokensTaken | None = None
+    capped: str | None = None
+    fell_back: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,54 +135,6 @@ class Published:
     seq: int
     duplicate: bool = False
     keys: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """A message the daemon could not decode, and why; its content comes with `LetterContent`."""
-
-    id: int
-    received_at: datetime
-    subject: str
-    reason: str
-    bytes: int
-    stream: str
-    seq: int
-    user_id: str | None = None
-    session_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LetterPage:
-    """A page of dead letters; `next` is the `after` of the next page, None on the last one."""
-
-    dead_letters: tuple[DeadLetter, ...]
-    next: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LetterContent:
-    """A dead letter whole; `encoding` of its payload is utf-8 or base64."""
-
-    letter: DeadLetter
-    encoding: str
-    payload: str
-
-
-@dataclass(frozen=True, slots=True)
-class LetterRetried:
-    """What became of a dead letter: turns recorded now, and others (known, or of a forgotten session)."""
-
-    id: int
-    recorded: int
-    other: int
-
-
-@dataclass(frozen=True, slots=True)
-class LetterDropped:
-    """The id of a dead letter that is gone."""
-
-    dropped: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,67 +168,6 @@ class Session:
     model_calls: int = 0
     tokens: int = 0
     cost: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Tombstone:
-    """Keeps what was forgotten from coming back with a backup: keyed hashes, in hexadecimal, and no name.
-
-    `session` is None when the user as a whole was forgotten.
-    """
-
-    session: str | None
-    user: str
-    forgotten_at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """What forgetting erased, store by store.
-
-    `complete`: all of it; until then `waiting_for` says what for (`bus` or `erasing`). `proven`: and a search of
-    every file for samples of all its words found nothing. `voided` counts events by type. `bus_left_until`: when
-    the messages that the bus keeps expire.
-    """
-
-    forgotten_user_seq: int
-    events_voided: int
-    words_erased: int
-    names_erased: int
-    complete: bool
-    proven: bool = False
-    waiting_for: str | None = None
-    erased_user_seq: int | None = None
-    dead_letters_erased: int = 0
-    bus_messages_erased: int = 0
-    bus_messages_left: int = 0
-    bus_left_until: datetime | None = None
-    voided: dict[str, int] = field(default_factory=dict[str, int])
-    first_user_seq: int = 0
-    last_user_seq: int = 0
-    facts_admitted_again: int = 0
-    scanned_files: int = 0
-    scanned_bytes: int = 0
-    scan_windows: int = 0
-    residues: int = 0
-    tombstoned: bool = False
-    tombstone: Tombstone | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """What forgetting would take; nothing was changed. `summaries_again`, `groups_again`: model calls it costs.
-
-    With `forgotten_user_seq` it is forgotten already.
-    """
-
-    events: int
-    voided: dict[str, int]
-    dead_letters: int = 0
-    bus_messages: int = 0
-    summaries_again: int = 0
-    groups_again: int = 0
-    forgotten_user_seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,17 @@ from projections.replays import Replay, Replays, _Extraction
 from projections.texts import turn_line
 from projections.transcript import Placed, Transcript, TurnKept, _Line
 
-__all__ = ["Reader", "SnapshotUnusable", "Sources", "can_freeze", "freeze", "made_by", "thaw", "thaw_nodes"]
+__all__ = [
+    "Reader",
+    "SnapshotUnusable",
+    "Sources",
+    "can_freeze",
+    "freeze",
+    "made_by",
+    "thaw",
+    "thaw_nodes",
+    "words_of_format",
+]
 
 # Raised with every change of what a snapshot holds or means.
 FORMAT: Final = 6
@@ -51,6 +61,18 @@ def can_freeze(memory: Memory) -> bool:
     return memory.user_seq > 0 and not (
         memory.needs_rebuild or memory._frozen or memory.hidden or memory.hidden_turns
     )
+
+
+def words_of_format() -> bytes:
+    """What stands in every snapshot, whoever's it is: one of a Memory in which there is nothing."""
+    memory = Memory(bytes(16), MemoryParameters())
+    memory.user_seq = 1
+    steps = freeze(memory)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return bytes(end.value)
 
 
 def freeze(memory: Memory) -> Generator[None, None, bytes]:

@@ -2,47 +2,55 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-
-import numpy as np
-from anyio import to_thread
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Final
 
 from daemon.asking.answer_types import Answer, Watermark
-from daemon.asking.explanations import Stopwatch, show_parameters
+from daemon.asking.auto_choosing import answer_nothing, judge_first
+from daemon.asking.auto_mode import WhyMode
+from daemon.asking.deep.params import DeepAsked, ModelNotConfigured, read_deep
+from daemon.asking.explanations import Stopwatch
+from daemon.asking.fallen import find_fallen
+from daemon.asking.forest_recalling import ForestRecalling
+from daemon.asking.forest_search import ForestSearch
 from daemon.asking.freshness import Freshness, check_target, find_lag
-from daemon.asking.history import History, agree, count_redacted, locate
-from daemon.asking.query_params import Asked, QueryParams, read_query
-from daemon.asking.showing import Found, Member, find_ended, find_members, make_answer, nearest_first
-from daemon.asking.spaces import Aim, aim, find_nearness, find_spaces, show_spaces
+from daemon.asking.history import History, agree, count_redacted, locate, read_moment
+from daemon.asking.modes import MAY_ASK, Mode
+from daemon.asking.query_params import Asked, QueryParams, count_from, read_query
+from daemon.asking.recalled import NOTHING_TOLD, Recalled, abstain, find_ended_inside, tell
+from daemon.asking.recalling import Recalling
+from daemon.asking.showing import Found, make_answer
+from daemon.asking.spaces import Aim, show_spaces
+from daemon.asking.time_asked import first_members
+from daemon.config_query import Query
 from daemon.memories import Memories
 from daemon.vector_source import VectorSource
-from events.envelope import Keys, Reference
+from events.envelope import Keys, RecordedEvent, Reference
 from events.hindsight import read_hindsight
 from events.log import LogReader
 from events.reading import read_events
 from events.registry import knows_user
 from events.time import Instant
 from projections.memory import Memory
-from projections.ports import Embedder, EmbedderUnavailable
-from projections.recall.agpr import ANY_EMBEDDER, AgprParameters
-from projections.recall.answering import (
-    CHARACTERS_PER_TOKEN,
-    RecallRequest,
-    Recollection,
-    choose,
-    prepare,
-    score_rows,
-)
-from projections.recall.explaining import explain
-from projections.spaces import OURS, Spaces
+from projections.ports import Embedder
+from projections.recall.agpr import AgprParameters
+from projections.spaces import Spaces
+
+if TYPE_CHECKING:
+    from daemon.asking.deep.deepening import Deepening, DeepFound
+    from daemon.asking.grounded import Grounding
+    from daemon.asking.word_search import WordSearch
+    from daemon.tree_vectors import TreeVectorFiller
 
 # Up to so many nodes are scored in less than 5 ms; a hop to another thread costs a tenth of one.
 NODES_ON_LOOP_MAX = 30_000
-# Memories that a question finds without the vectors they came with and gives them: some ten milliseconds.
-BROUGHT_AT_ONCE = 256
+NOBODY_ANSWERS: Final = (
+    "an answer in words is written by a language model, and none is configured: set models.chat_model "
+    '(README, "Chat models"), or leave out answer'
+)
 
 
 class Answerer:
@@ -61,30 +69,54 @@ class Answerer:
         vectors: VectorSource | None = None,
         nodes_on_loop_max: int = NODES_ON_LOOP_MAX,
         give_out: Callable[[Reference, str], None] = lambda _, __: None,
+        grounding: Grounding | None = None,
+        trees: TreeVectorFiller | None = None,
+        words: WordSearch | None = None,
+        make_deepening: Callable[[Recalling], Deepening] | None = None,
+        bounds: Query | None = None,
     ) -> None:
         """`reader` is for queries alone, or they would queue behind what the worker reads.
 
         `planned` says how many groups of a user are planned and not fused. Without a `history` it has its own.
         `vectors` order the inside of an opened group; without them it is in the order of time. `give_out` is told
-        for whom which context was given out.
+        for whom which context was given out. Without a `grounding` nobody writes answers in words. `trees` give
+        nodes of trees the vectors that are missing, `words` find what is said in other words than the question.
+        `make_deepening` makes what mode `deep` asks a model with, within these `bounds`; without it there is no
+        model to ask.
         """
         self._keys = keys
         self._reader = reader
         self._memories = memories
         self._embedder = embedder
-        self._parameters = parameters
+        forest = ForestRecalling(ForestSearch(trees), nodes_on_loop_max, words)
+        self._recalling = Recalling(embedder, parameters, vectors, nodes_on_loop_max, forest)
         self._freshness = Freshness(keys, reader, memories, planned, clock)
         self._history = history or History(reader, memories.parameters)
-        self._vectors = vectors
-        self._nodes_on_loop_max = nodes_on_loop_max
         self._give_out = give_out
+        self._grounding = grounding
+        self._deepening = None if make_deepening is None else make_deepening(self._recalling)
+        self._bounds = bounds or Query()
+        self._clock = clock
+
+    def time_for_models(self, params: QueryParams) -> float:
+        """Seconds that this question may wait for a model: where memories are, and how it is answered in words."""
+        given, bounds = params.timeout_s, self._bounds
+        is_given = given is not None and 0 < given <= bounds.timeout_limit_s
+        waits = (params.mode in MAY_ASK) + params.answer
+        return waits * (given or 0.0 if is_given else bounds.timeout_s)
 
     async def query(self, params: QueryParams) -> Answer:
-        """The memories for a question. An unknown user has none.
+        """The memories for a question, and its answer in words if that is wanted. An unknown user has none.
 
-        Raises `InvalidInput`, and for `wait_for` `TurnDeadLettered`, `TurnInConflict` or `TurnRefused`.
+        Raises `InvalidInput`, `ModelNotConfigured`, and for `wait_for` `TurnDeadLettered`, `TurnInConflict` or
+        `TurnRefused`.
         """
         asked, watch = read_query(params, self._keys), Stopwatch()
+        if params.answer and self._grounding is None:
+            raise ModelNotConfigured(NOBODY_ANSWERS)
+        how = read_deep(params, self._bounds)
+        if asked.mode is Mode.DEEP and self._deepening is None:
+            raise ModelNotConfigured
         user = self._keys.user(params.user_id)
         if params.wait_for is not None:
             check_target(params.user_id, params.wait_for)
@@ -92,32 +124,77 @@ class Answerer:
             watch.lap("wait")
         # Asked only when the Memory is not here: each reading costs a query a hop to another thread.
         if not self._memories.holds(user) and not await self._reader.read(partial(knows_user, user=user)):
-            self._aim(asked, Spaces(user))
-            return Answer()
+            self._recalling.aim(asked, Spaces(user))
+            nothing = answer_nothing(asked)
+            return abstain(nothing) if params.answer else nothing
         if params.as_of is not None:
             return await self._query_past(user, asked, params.as_of, watch)
-        aimed = await self._take_aim(user, asked)
-        vector = await self._embed(asked, aimed)
+        asked = count_from(asked, self._clock())
+        aimed = Aim()
+        if asked.vector is not None:
+            async with self._memories.use(user) as memory:
+                aimed = await self._recalling.take_aim(memory, asked)
+        vector = await self._recalling.embed(asked, aimed)
         watch.lap("embed")
+
+        def aim_in(memory: Memory) -> Aim:
+            # Folded anew meanwhile, its spaces may have other numbers.
+            return replace(self._recalling.aim(asked, memory.spaces), ours=vector)
+
+        ask = partial(self._query_now, user, how=how, aim_in=aim_in, watch=watch)
+        if asked.mode is not Mode.DEEP:
+            recalled = await ask(asked)
+            if recalled is not None:
+                return await self._give(user, recalled)
+            asked = replace(asked, mode=Mode.DEEP, why_mode=WhyMode.UNSURE)
+        assert self._deepening is not None
+        deep = await self._deepening.find(user, asked, how, aim_in)
+        watch.lap("deep")
+        recalled = await ask(asked, deep=deep)
+        assert recalled is not None
+        return await self._give(user, recalled)
+
+    async def _query_now(
+        self,
+        user: Reference,
+        asked: Asked,
+        *,
+        how: DeepAsked,
+        aim_in: Callable[[Memory], Aim],
+        watch: Stopwatch,
+        deep: DeepFound | None = None,
+    ) -> Recalled | None:
+        """What the memory knows now; None when `auto` has a model look further."""
         async with self._memories.use(user) as memory:
             watch.lap("load")
             projected = memory.user_seq
-            # Folded anew meanwhile, its spaces may have other numbers.
-            aimed = self._aim(asked, memory.spaces)
-            found = await self._recall(memory, asked, replace(aimed, ours=vector), watch)
+            aimed = aim_in(memory)
+            deepened = None if deep is None else deep.deepened
+            found = await self._recalling.recall(memory, asked, aimed, watch, deepened)
+            if deep is None:
+                found = judge_first(asked, found, how, has_model=self._deepening is not None)
+                if found.asked.mode is Mode.DEEP:
+                    return None
             if found.members:
-                members = await self._order_members(memory, found.members, replace(aimed, ours=vector))
-                found = replace(found, members=members)
-            recorded, lag = await self._reader.read(
-                lambda db: (read_events(db, found.seqs), find_lag(db, user, projected))
+                members = await self._recalling.order_members(memory, found.members, aimed)
+                found = replace(found, members=first_members(members, found.told))
+            if asked.params.answer:
+                found = replace(found, ended_inside=find_ended_inside(memory, found))
+            behind = {} if deep is None else deep.recorded
+            recorded, lag, fallen = await self._reader.read(
+                lambda db: (
+                    read_events(db, found.seqs),
+                    find_lag(db, user, projected),
+                    find_fallen(db, user, behind) if behind else frozenset[int](),
+                )
             )
+            told = tell(memory, found, recorded) if asked.params.answer else NOTHING_TOLD
             watermark = self._freshness.make_watermark(memory, projected, *lag)
             watch.lap("read")
-            answer = make_answer(found, recorded, watermark, watch.laps_ms)
-            if found.spaces:
-                answer = replace(answer, spaces=show_spaces(found.spaces, self._embedder, recorded))
-            self._give_out(user, answer.context)
-            return answer
+        if deep is not None and fallen:
+            deep, behind = deep.without_words(), {}
+        make = partial(self._make, found, watermark, watch.laps_ms, None, deep=deep)
+        return Recalled(asked, {**behind, **recorded}, make, told)
 
     async def watermark(self, memory: Memory) -> Watermark:
         """How far a Memory reaches now."""
@@ -125,11 +202,19 @@ class Answerer:
 
     async def _query_past(self, user: Reference, asked: Asked, as_of: int | str, watch: Stopwatch) -> Answer:
         """What the memory knew then. By words alone, since a past Memory has no vectors."""
-        user_seq = await self._reader.read(partial(locate, user=user, position=as_of))
+
+        def find(db: sqlite3.Connection) -> tuple[int, Instant | None]:
+            position = locate(db, user, as_of)
+            return position, read_moment(db, user, position)
+
+        user_seq, head = await self._reader.read(find)
+        asked = count_from(asked, head or self._clock())
         while True:
             async with self._history.at(user, user_seq) as (memory, hindsight):
                 watch.lap("load")
-                found = await self._recall(memory, asked, Aim(), watch)
+                found = await self._recalling.recall(memory, asked, Aim(), watch)
+                if asked.params.answer:
+                    found = replace(found, ended_inside=find_ended_inside(memory, found))
                 recorded, known_now, redacted = await self._reader.read(
                     lambda db: (
                         read_events(db, found.seqs),  # noqa: B023
@@ -137,111 +222,35 @@ class Answerer:
                         count_redacted(db, user_seq, hindsight),
                     )
                 )
-                if agree(known_now, hindsight):  # otherwise something was forgotten since it was folded
-                    watermark = Watermark(user_seq, user_seq, memory.pending(), 0.0)
-                    watch.lap("read")
-                    answer = make_answer(found, recorded, watermark, watch.laps_ms, redacted)
-                    if found.spaces:
-                        answer = replace(answer, spaces=show_spaces(found.spaces, self._embedder, recorded))
-                    self._give_out(user, answer.context)
-                    return answer
+                told = tell(memory, found, recorded) if asked.params.answer else NOTHING_TOLD
+                watermark = Watermark(user_seq, user_seq, memory.pending(), 0.0)
+                watch.lap("read")
+            if agree(known_now, hindsight):  # otherwise something was forgotten since it was folded
+                make = partial(self._make, found, watermark, watch.laps_ms, redacted)
+                return await self._give(user, Recalled(asked, recorded, make, told))
 
-    async def _recall(self, memory: Memory, asked: Asked, aimed: Aim, watch: Stopwatch) -> Found:
-        """The memories for a question with these vectors, without their texts."""
-        params, agpr, groups = asked.params, self._parameters, memory.units.groups
+    def _make(
+        self,
+        found: Found,
+        watermark: Watermark,
+        laps_ms: dict[str, float],
+        redacted: int | None,
+        recorded: Mapping[int, RecordedEvent],
+        deep: DeepFound | None = None,
+    ) -> Answer:
+        answer = make_answer(found, recorded, watermark, laps_ms, redacted)
+        if deep is not None:
+            answer = deep.tell(answer)
+        if found.spaces:
+            answer = replace(answer, spaces=show_spaces(found.spaces, self._embedder, recorded))
+        return answer
 
-        def is_extractive(group: bytes) -> bool:
-            return group in groups and groups[group].extractive
-
-        if aimed.elsewhere and not agpr.cosine_weight:
-            vectors = ANY_EMBEDDER  # without vectors of our own, those that memories came with count all the same
-            agpr = replace(agpr, cosine_weight=vectors.cosine_weight, smoothing=vectors.smoothing)
-        if params.mode == "flat":
-            agpr = replace(agpr, gamma=1.0, smoothing=0.0, session_weight=0.0, entity_weight=0.0)
-        request = RecallRequest(
-            question=params.query,
-            k=asked.k,
-            parameters=agpr,
-            query_vector=aimed.ours,
-            elsewhere=aimed.elsewhere,
-            opens=lambda group: params.open_groups or is_extractive(group),
-            filters=asked.filters,
-            hidden=memory.hidden,
-            # Every character is a quarter of a token at least, so what is left out here would not fit anyway.
-            characters_max=None if params.max_tokens is None else params.max_tokens * CHARACTERS_PER_TOKEN,
-        )
-        recollection = await self._look(memory, request, watch)
-        explained = explain(memory.nodes, request, recollection) if params.explain else None
-        watch.lap("explain")
-        embedder = None if aimed.ours is None else self._embedder.name
-        if aimed.elsewhere:
-            embedder = asked.params.embedding_model or embedder or "embedding"
-        return Found(
-            asked=asked,
-            memories=recollection.memories,
-            confidence=recollection.confidence,
-            members=find_members(memory, recollection.inside),
-            by_members=frozenset(
-                each for each in recollection.inside if asked.filters.about is not None or is_extractive(each)
-            ),
-            ended=find_ended(memory, recollection.memories),
-            explained=explained,
-            parameters=show_parameters(request, params.mode, embedder),
-            spaces=find_spaces(memory, self._our_spaces(memory), aimed, reaches_us=aimed.ours is not None),
-        )
-
-    async def _order_members(
-        self, memory: Memory, members: Mapping[bytes, tuple[Member, ...]], aimed: Aim
-    ) -> dict[bytes, tuple[Member, ...]]:
-        """The facts inside opened groups, the nearest to the question first, as far as their vectors are kept."""
-        if self._vectors is None or (aimed.ours is None and not aimed.elsewhere):
-            return dict(members)
-        inside = {member.id: member.ref for group in members.values() for member in group}
-        near = await find_nearness(self._vectors, memory, inside, aimed)
-        return {
-            group: nearest_first(listed, {each.id: near[each.id] for each in listed if each.id in near})
-            for group, listed in members.items()
-        }
-
-    async def _look(self, memory: Memory, request: RecallRequest, watch: Stopwatch) -> Recollection:
-        """`recall`, with the part that takes long for many nodes in another thread; nothing waits for it here."""
-        prepared = prepare(memory.nodes, request)
-        watch.lap("filter")
-        if memory.nodes.size <= self._nodes_on_loop_max:
-            leading = score_rows(prepared, request)
-        else:
-            leading = await to_thread.run_sync(score_rows, prepared, request, abandon_on_cancel=True)
-            request = replace(request, hidden=memory.hidden)  # something may have been forgotten meanwhile
-        watch.lap("score")
-        recollection = choose(memory.nodes, request, prepared, leading)
-        watch.lap("rank")
-        return recollection
-
-    async def _embed(self, asked: Asked, aimed: Aim) -> NDArray[np.float32] | None:
-        """The question's vector in our space: the caller's, ours when it counts, None to go by words alone."""
-        if aimed.ours is not None or not self._parameters.cosine_weight or not aimed.asks_us:
-            return aimed.ours
-        try:
-            return await self._embedder.embed_question(asked.params.query)
-        except EmbedderUnavailable:
-            return None  # words are there; `status` says what became of the embedder
-
-    async def _take_aim(self, user: Reference, asked: Asked) -> Aim:
-        """Where the caller's vector belongs; what was just imported there has its own by then.
-
-        Raises `InvalidInput`.
-        """
-        if asked.vector is None:
-            return Aim()
-        async with self._memories.use(user) as memory:
-            aimed, ours = self._aim(asked, memory.spaces), self._our_spaces(memory)
-            if aimed.elsewhere and self._vectors is not None:
-                await self._vectors.fill_brought(memory, BROUGHT_AT_ONCE)
-            return replace(aimed, asks_us=not ours.isdisjoint(memory.nodes.count_by_space()))
-
-    def _aim(self, asked: Asked, spaces: Spaces) -> Aim:
-        ours_rank = bool(self._parameters.cosine_weight)
-        return aim(asked.vector, asked.params.embedding_model, spaces, self._embedder, ours_rank=ours_rank)
-
-    def _our_spaces(self, memory: Memory) -> frozenset[int]:
-        return frozenset((OURS,)) if self._vectors is None else self._vectors.our_spaces(memory)
+    async def _give(self, user: Reference, recalled: Recalled) -> Answer:
+        """What was recalled, with the answer in words if that is wanted. No Memory is held meanwhile."""
+        answer = recalled.make(recalled.recorded)
+        if recalled.asked.params.answer and self._grounding is not None:
+            answer = await self._grounding.answer(user, recalled, answer)
+        # What was answered comes back in a published turn as likely as what it was made of.
+        for given in filter(None, (answer.context, answer.answer)):
+            self._give_out(user, given)
+        return answer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from anyio import to_thread
 
@@ -38,6 +38,18 @@ async def search_conflicts(log: EventLog, memory: Memory) -> list[Conflict]:
     place = {fact.id: (fact.first.time_start, fact.id) for fact in facts}
     pairs = {(each.one, each.other): each for each in reversed(found)}  # the first reason counts
     return sorted(pairs.values(), key=lambda each: (place[each.one], place[each.other]))
+
+
+def find_conflicts_among(memory: Memory, texts: Mapping[FactId, str]) -> list[Conflict]:
+    """The contradictions among the few facts that an answer shows, with their texts, as they stand in a Memory."""
+    facts = [fact for fact in map(memory.canon.facts.get, texts) if fact is not None]
+    validity, verdicts = memory.placement.validity, memory.canon.verdicts
+    chains = [
+        (key, tuple(chain)) for key, chain in validity.chains() if sum(told.fact in texts for told in chain) > 1
+    ]
+    found = find_conflicts(facts, chains, validity, verdicts)
+    found += find_wording_conflicts(suspects(facts), texts, verdicts)
+    return list({(each.one, each.other): each for each in found}.values())
 
 
 async def _read_texts(log: EventLog, facts: Sequence[Fact]) -> dict[FactId, str]:

@@ -92,4 +92,6 @@ def _show_candidate(
         rank=None if is_left_out else candidate.rank,
         dropped="budget" if is_left_out else candidate.dropped,
         carried_by=[each.hex() for each in candidate.carried_by],
+        time=candidate.time,
+        chosen=candidate.chosen,
     )

@@ -69,6 +69,14 @@ def locate(connection: sqlite3.Connection, user: Reference, position: int | str)
     return position
 
 
+def read_moment(connection: sqlite3.Connection, user: Reference, user_seq: int) -> Instant | None:
+    """When the event at a user_seq was recorded; None where there is none."""
+    row = connection.execute(
+        "SELECT recorded_at FROM events WHERE user = ? AND user_seq = ?", (user, user_seq)
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
 def _parse_instant(text: str) -> Instant:
     try:
         return from_datetime(datetime.fromisoformat(text))

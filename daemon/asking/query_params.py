@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeAlias
 
@@ -13,6 +13,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from daemon.asking.auto_mode import WhyMode
+from daemon.asking.modes import BY_TREES, MAY_ASK, Family, Mode
+from daemon.asking.reference_dates import ReferenceDate, read_reference
 from daemon.untrusted import Params, reason_without_values
 from events.envelope import Keys
 from events.errors import InvalidInput
@@ -36,6 +39,8 @@ K_MAX = 200
 QUESTION_CHARACTERS_MAX = 8_000
 # Memories considered when only a budget of tokens was given.
 K_WITHIN_TOKENS = 100
+# The most that chat servers take.
+TEMPERATURE_MAX = 2.0
 # Values of one filter: each costs a look at the rows that carry it.
 VALUES_MAX = 100
 
@@ -71,6 +76,13 @@ class QueryParams(Params, frozen=True, kw_only=True):
     query: str
     k: int | None = None
     mode: str = "agpr"
+    families: list[str] | None = None  # of the trees that modes with trees recall; all
+    vectors: bool = True  # false: by words alone
+    planner: bool | None = None  # of mode "deep": whether a model says what to look for in each tree; true
+    browse: str | None = None  # of mode "deep": who says which nodes are gone into, "llm" or "emb"
+    calls_max: int | None = None  # of a model, for this query
+    model_tokens_max: int | None = None
+    timeout_s: float | None = None  # for what a model is asked
     filters: FilterObject | None = None
     embedding: list[float] | None = None  # of the question
     embedding_model: str | None = None  # which made it: the daemon's embedder, or that of imported memories
@@ -79,26 +91,32 @@ class QueryParams(Params, frozen=True, kw_only=True):
     as_of: int | str | None = None  # a user_seq, or an instant with its offset
     valid_at: str | None = None  # an instant with its offset, or a date in UTC
     between: tuple[str | None, str | None] | None = None
+    reference_date: str | None = None  # what "last week" in the question counts from, like valid_at
     explain: bool = False
     open_groups: bool = False
+    answer: bool = False  # in words, by the language model
+    temperature: float | None = None  # of that model; 0. Above it the same question has several answers
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question that was found in order; `vector` is the caller's own, a unit one."""
+    """A question that was found in order; `vector` is the caller's own, a unit one. `why_mode`: of mode `auto`."""
 
     params: QueryParams
+    mode: Mode
     k: int
     filters: Filters
     vector: NDArray[np.float32] | None
+    families: frozenset[Family] = frozenset(Family)
+    reference: ReferenceDate | None = None
+    why_mode: WhyMode | None = None
 
 
 def read_query(params: QueryParams, keys: Keys) -> Asked:
     """Check everything that can be checked without the store. Raises `InvalidInput`, which quotes nothing."""
     if not params.user_id:
         raise InvalidInput("user_id is empty; say whose memory is asked")
-    if params.mode not in ("agpr", "flat"):
-        raise InvalidInput('mode is "agpr", or "flat" for ranking by words and vectors alone')
+    mode = _read_mode(params.mode)
     if params.k is not None and not 1 <= params.k <= K_MAX:
         raise InvalidInput(f"k is from 1 to {K_MAX}")
     if params.max_tokens is not None and params.max_tokens < 1:
@@ -109,12 +127,46 @@ def read_query(params: QueryParams, keys: Keys) -> Asked:
         raise InvalidInput("a past memory is ranked by words alone; leave out embedding, or as_of")
     if params.embedding is None and params.embedding_model is not None:
         raise InvalidInput("embedding_model names the model of an embedding; give both, or leave it out")
+    if params.embedding is not None and not params.vectors:
+        raise InvalidInput("vectors is false, so that words alone rank; leave out embedding, or vectors")
+    _check_what_a_model_is_asked(params, mode)
+    _check_temperature(params)
     return Asked(
         params=params,
+        mode=mode,
         k=params.k or (K_DEFAULT if params.max_tokens is None else K_WITHIN_TOKENS),
         filters=read_filters(params, keys),
         vector=None if params.embedding is None else _unit(params.embedding),
+        families=_read_families(params.families, mode),
+        reference=read_reference(params.reference_date),
     )
+
+
+def _check_what_a_model_is_asked(params: QueryParams, mode: Mode) -> None:
+    """Refuse what goes with no model, and what a model is not asked about."""
+    may_be_deep = mode in MAY_ASK
+    for name in ("planner", "browse"):
+        if getattr(params, name) is not None and not may_be_deep:
+            raise InvalidInput(f'{name} is of mode "deep"; leave it out, or ask in that mode')
+    for name in ("calls_max", "model_tokens_max", "timeout_s"):
+        if getattr(params, name) is not None and not (may_be_deep or params.answer):
+            raise InvalidInput(f'{name} bounds what a model is asked, and nothing here asks one; mode "deep" does')
+    if mode is Mode.DEEP and params.as_of is not None:
+        raise InvalidInput('a past memory is asked without a model; leave out as_of, or ask in mode "forest"')
+
+
+def _check_temperature(params: QueryParams) -> None:
+    if params.temperature is None:
+        return
+    if not params.answer:
+        raise InvalidInput("temperature is of an answer in words; leave it out, or set answer to true")
+    if not 0 <= params.temperature <= TEMPERATURE_MAX:
+        raise InvalidInput(f"temperature is from 0 to {TEMPERATURE_MAX:g}")
+
+
+def count_from(asked: Asked, now: Instant) -> Asked:
+    """The question with relative dates counted from now, unless it says from when."""
+    return asked if asked.reference is not None else replace(asked, reference=ReferenceDate(now))
 
 
 def read_filters(params: QueryParams, keys: Keys) -> Filters:
@@ -133,6 +185,28 @@ def read_filters(params: QueryParams, keys: Keys) -> Filters:
         said=_read_said(given.said_after, given.said_before),
         about=about,
     )
+
+
+def _read_mode(name: str) -> Mode:
+    try:
+        return Mode(name)
+    except ValueError:
+        known = ", ".join(f'"{each}"' for each in Mode)
+        raise InvalidInput(f"mode is {known}; leave it out for the first of them") from None
+
+
+def _read_families(names: Sequence[str] | None, mode: Mode) -> frozenset[Family]:
+    if names is None:
+        return frozenset(Family)
+    if mode not in BY_TREES:
+        raise InvalidInput(f'families is of modes that recall trees; leave it out, or ask in mode "{Mode.FOREST}"')
+    try:
+        families = frozenset(map(Family, names))
+    except ValueError:
+        families = frozenset()
+    if not families:
+        raise InvalidInput(f"families holds {', '.join(Family)}; leave it out for all of them")
+    return families
 
 
 def _read_wanted(given: FilterParams, user_id: str, keys: Keys) -> Iterator[Wanted]:
@@ -171,10 +245,11 @@ def _read_metadata(metadata: Mapping[str, object]) -> Iterator[Wanted]:
 def _read_kinds(values: Texts) -> frozenset[NodeKind] | None:
     if values is None:
         return None
+    kinds = {kind.value: kind for kind in NodeKind if kind is not NodeKind.SUMMARY}
     try:
-        return frozenset(NodeKind(each) for each in _values("kinds", values))
-    except ValueError:
-        raise InvalidInput(f"filters.kinds holds {', '.join(NodeKind)}") from None
+        return frozenset(kinds[each] for each in _values("kinds", values))
+    except KeyError:
+        raise InvalidInput(f"filters.kinds holds {', '.join(kinds)}") from None
 
 
 def _values(name: str, values: str | Sequence[str]) -> Sequence[str]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from daemon.asking.answer_types import (
     Answer,
+    Browsed,
     Explanation,
     MemberShown,
     MemoryShown,
     ParametersShown,
     PartShown,
     Source,
+    TimeShown,
     Watermark,
 )
 from daemon.asking.contexts import Piece, context_line, fit_pieces
@@ -22,6 +24,7 @@ from daemon.asking.explanations import show_explanation
 from daemon.asking.query_params import Asked
 from daemon.asking.spaces import SpaceFound
 from daemon.offline.joining import join_members
+from daemon.texts import join_texts
 from events.envelope import RecordedEvent
 from events.memory import FactId
 from events.session import MemoryImported, Part, TurnRecorded, TurnRevised
@@ -63,7 +66,7 @@ class Found:
     """What recall found, without words; `members` of the groups that are to be opened, by the group's id.
 
     `by_members`: those of which no text but their members' is shown. `ended`: when states among the memories
-    ended, by their ids.
+    ended, by their ids. `ended_inside`: such states in chunks, for who writes an answer.
     """
 
     asked: Asked
@@ -75,14 +78,23 @@ class Found:
     explained: Explained | None
     parameters: ParametersShown
     spaces: tuple[SpaceFound, ...] = ()
+    ended_inside: Mapping[bytes, tuple[Member, ...]] = field(default_factory=dict[bytes, tuple[Member, ...]])
+    # Of memories whose text is several put together, these, by the memory's id; and how trees were gone down.
+    together: Mapping[bytes, tuple[TextRef, ...]] = field(default_factory=dict[bytes, tuple[TextRef, ...]])
+    browsed: Browsed | None = None
+    # What the question asks of time, and the facts that tell it.
+    time: TimeShown | None = None
+    told: tuple[FactId, ...] = ()
 
     @property
     def seqs(self) -> set[int]:
         """The events that hold the texts and the sources."""
         refs: list[TextRef] = [memory.node.ref for memory in self.memories]
-        refs += [member.ref for members in self.members.values() for member in members]
+        for inside in (self.members, self.ended_inside):
+            refs += [member.ref for members in inside.values() for member in members]
         if self.explained is not None:
             refs += [candidate.node.ref for candidate in self.explained.candidates]
+        refs += [ref for texts in self.together.values() for ref in texts]
         firsts = {each.space.first for each in self.spaces if each.space is not None}
         return firsts | events_behind(refs) | {seq for memory in self.memories for seq in memory.node.turns}
 
@@ -127,7 +139,10 @@ def make_answer(
     if found.explained is not None:
         shown = {memory.id for memory in memories}
         explanation = show_explanation(found.explained, found.parameters, recorded, shown, timings_ms)
+        explanation = replace(explanation, browsed=found.browsed, time=found.time)
     return Answer(
+        mode=found.asked.mode,
+        why_mode=found.asked.why_mode,
         memories=memories,
         context="\n".join(line for _, line in in_time),
         watermark=watermark,
@@ -166,7 +181,7 @@ class _Passage:
 
 def _read(found: Found, recorded: Mapping[int, RecordedEvent]) -> Iterator[_Passage]:
     for each in found.memories:
-        text = compose(each.node.ref, recorded)
+        text = join_texts(found.together.get(each.node.id, (each.node.ref,)), recorded)
         if text is None:
             continue
         opened = each.node.id in found.members

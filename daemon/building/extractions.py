@@ -8,7 +8,7 @@ from functools import partial
 
 import anyio.to_thread
 
-from daemon.building.work import Means, Origin, WordsGone, hash_request, key_of_parking
+from daemon.building.work import Means, Origin, WordsGone, hash_prompt, hash_request, key_of_parking
 from daemon.reading.recalled import strip_chunk
 from events.codec import Event
 from events.envelope import NewEvent, Reference, identify
@@ -84,6 +84,7 @@ class Extraction:
             model=means.model.name,
             facts=read.facts,
             request=hash_request(self, means.model),
+            prompt=hash_prompt(self, means.model),
             usage=read.usage,
             missed=read.missed,
             skipped=read.skipped,

@@ -10,7 +10,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from daemon.building.live_nodes import LiveNode
-from daemon.building.work import Means, Origin, WordsGone, check_text, hash_request, key_of_parking, name_ref
+from daemon.building.work import (
+    Means,
+    Origin,
+    WordsGone,
+    check_text,
+    hash_prompt,
+    hash_request,
+    key_of_parking,
+    name_ref,
+)
 from daemon.offline.joining import join_members
 from daemon.texts import read_texts
 from events.codec import Event
@@ -80,6 +89,7 @@ class Merge:
             model=means.model.name,
             text=written.text,
             request=hash_request(self, means.model),
+            prompt=hash_prompt(self, means.model),
             usage=written.usage,
             loss=self.loss,
             extractive=written.extractive,

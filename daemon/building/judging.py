@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
-from daemon.building.work import Means, Origin, WordsGone, hash_request, key_of_parking, name_ref
+from daemon.building.work import Means, Origin, WordsGone, hash_prompt, hash_request, key_of_parking, name_ref
 from daemon.texts import read_texts
 from events.codec import Event
 from events.decisions import JudgedPair, PairsJudged
@@ -71,6 +71,7 @@ class Judgement:
             sources=self._sources(),
             model=means.model.name,
             request=hash_request(self, means.model),
+            prompt=hash_prompt(self, means.model),
             usage=answer.usage,
         )
         return self._answer(event)

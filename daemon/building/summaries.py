@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from daemon.building.work import Means, Origin, WordsGone, check_text, hash_request, key_of_parking, name_ref
+from daemon.building.work import (
+    Means,
+    Origin,
+    WordsGone,
+    check_text,
+    hash_prompt,
+    hash_request,
+    key_of_parking,
+    name_ref,
+)
 from daemon.scene_names import find_labels
 from daemon.texts import join_texts, read_behind
 from events.codec import Event
@@ -59,6 +68,7 @@ class Summary:
             model=means.model.name,
             text=written.text,
             request=hash_request(self, means.model),
+            prompt=hash_prompt(self, means.model),
             usage=written.usage,
         )
         return self._answer(event)

@@ -84,6 +84,12 @@ def hash_request(work: Work, model: LanguageModel) -> bytes:
     return identify(b"mf.request", *asked, *work.inputs())
 
 
+def hash_prompt(work: Work, model: LanguageModel) -> bytes:
+    """Which wording of the question an answer is to, 8 bytes; empty for rules, whose name says all."""
+    version = model.version_of(work.task)
+    return identify(b"mf.prompt", version.encode())[:8] if version else b""
+
+
 def name_ref(ref: TextRef) -> bytes:
     """A text as an input of a request: where it stands in the log."""
     match ref:

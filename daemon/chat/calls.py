@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from daemon.chat.requests import JsonMode, Parameters, build_body
 from daemon.models.endpoint import EasyCall
 from daemon.models.failures import AnswerRefused, CallFailed, EndpointUnavailable, RequestRefused
 from daemon.models.limiter import PRIORITY
+from daemon.models.query_tasks import Cap
 from daemon.models.refusals import Refusal
 from events.memory import ParkReason, Usage
 from projections.ports import AnswerUnusable, ModelFailed, ModelUnavailable
@@ -34,6 +36,8 @@ CALLS_MAX: Final = 64
 # server has a context of 4,096 tokens or less, and counts both.
 SHORT_PROMPT_CHARS: Final = 4_000
 SHORT_ROOM: Final = 1_000
+# An answer needs as much room as this to be worth its prompt.
+ROOM_LEAST: Final = 200
 # Nothing changes before somebody changes the configuration.
 MISCONFIGURED_RETRY_S: Final = 60.0
 
@@ -51,14 +55,58 @@ class PromptTooLong(Exception):
 
 @dataclass(slots=True)
 class Spending:
-    """What one piece of work has taken so far, and by how much it may still go on."""
+    """What one piece of work has taken so far, and by how much it may still go on.
+
+    `tokens_max` None: as many as it takes. `capped`: the limit that a call was not made for. What calls that are
+    out may take at most counts, too (`reserved`), so that several at once keep within the limits together: these
+    are then all a `part_of` one, which has the limits.
+    """
 
     usage: Usage = field(default_factory=Usage)
     calls_left: int = CALLS_MAX
+    tokens_max: int | None = None
+    part_of: Spending | None = None
+    reserved: int = 0
+    capped: Cap | None = None
 
     def add(self, usage: Usage) -> None:
         """Count a call, a repair or a split."""
         self.usage += usage
+        if self.part_of is not None:
+            self.part_of.add(usage)
+
+    def begin_call(self, prompt: Prompt, room: int) -> tuple[int, int]:
+        """Count a call that begins; the room for its answer, and the tokens that are reserved for it.
+
+        Raises `AnswerUnusable` when it may not begin.
+        """
+        limits, reserved = self.part_of or self, 0
+        if limits.calls_left <= 0:
+            raise self._cap(Cap.CALLS)
+        if limits.tokens_max is not None:
+            sent = estimate_tokens(prompt)
+            left = limits.tokens_max - limits.usage.tokens - limits.reserved - sent
+            if left < ROOM_LEAST:
+                raise self._cap(Cap.TOKENS)
+            room = min(room, max(ROOM_LEAST, left // 2))  # others may go out at the same time
+            reserved = sent + room
+        limits.calls_left -= 1
+        limits.reserved += reserved
+        self.add(Usage(calls=1))
+        return room, reserved
+
+    def end_call(self, reserved: int) -> None:
+        """A call is over, and what it took is counted."""
+        (self.part_of or self).reserved -= reserved
+
+    def _cap(self, cap: Cap) -> AnswerUnusable:
+        (self.part_of or self).capped = cap
+        return AnswerUnusable(ParkReason.TOO_LONG, self.usage)
+
+
+def estimate_tokens(prompt: Prompt) -> int:
+    """What a prompt takes, from its length in UTF-8: near to four bytes a token in every script."""
+    return -(-sum(len(content.encode("utf-8", "replace")) for _, content in prompt.messages) // 4)
 
 
 class Chat:
@@ -120,13 +168,10 @@ class Chat:
     async def _call(
         self, prompt: Prompt, spending: Spending, room: int, parameters: Parameters, kind: str
     ) -> ChatAnswer:
-        if spending.calls_left <= 0:
-            raise AnswerUnusable(ParkReason.TOO_LONG, spending.usage)
-        spending.calls_left -= 1
-        spending.add(Usage(calls=1))
-        body = build_body(self.model, prompt, room, parameters, self._extra_body)
         if not self._has_answered:
             await self._endpoint.open()  # takes a second, which is no latency of the server's
+        room, reserved = spending.begin_call(prompt, room)
+        body = build_body(self.model, prompt, room, parameters, self._extra_body)
 
         def read(content: bytes) -> ChatAnswer:
             try:
@@ -135,11 +180,11 @@ class Chat:
                 spending.add(self._count(refused.tokens))
                 raise
 
-        started = time.perf_counter()
+        started, is_out = time.perf_counter(), False
 
         def begin() -> None:
-            nonlocal started
-            started = time.perf_counter()
+            nonlocal started, is_out
+            started, is_out = time.perf_counter(), True
 
         try:
             answer = await self._endpoint.post(
@@ -151,7 +196,12 @@ class Chat:
                 kind=kind or prompt.task.value,
                 on_let_out=begin,
             )
+        except asyncio.CancelledError:
+            if is_out:  # nobody waits for it any more, and it is on the bill
+                spending.add(self._count((estimate_tokens(prompt), 0, 0)))
+            raise
         finally:
+            spending.end_call(reserved)
             spending.add(Usage(latency_ms=round((time.perf_counter() - started) * 1000)))
         spending.add(self._count((answer.prompt_tokens, answer.cached_tokens, answer.completion_tokens)))
         return answer

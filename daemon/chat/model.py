@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from daemon.chat.calls import CALLS_MAX, Chat, Spending
 from daemon.chat.flights import Flight
 from daemon.chat.probe import ProbeResult, probe
-from daemon.chat.prompts import INSTRUCTIONS, SCHEMAS, Prompt
+from daemon.chat.prompts import INSTRUCTIONS, SCHEMAS, TEMPERATURE, Prompt
 from daemon.chat.questions import CHUNK_BYTES_MAX, INTERVAL_BYTES_MAX, Questions
-from daemon.chat.requests import TEMPERATURE, JsonMode
+from daemon.chat.requests import JsonMode
 from daemon.chat.splitting import bytes_of
 from daemon.models.endpoint import Patience
 from events.memory import ParkReason, Task
@@ -37,6 +37,7 @@ from projections.ports import (
 
 if TYPE_CHECKING:
     from daemon.chat.answers import ChatAnswer
+    from daemon.chat.asking.question import Question
     from daemon.models.endpoint import Endpoint
     from daemon.models.prices import Prices
 
@@ -49,6 +50,7 @@ PROBE_AGAIN_S: Final = 300.0
 WAIT_MAX_S: Final = 600.0
 
 Answer = TypeVar("Answer", FactsRead, TextWritten, PairsRead)
+Asked = TypeVar("Asked")
 
 
 class EndpointLanguageModel:
@@ -147,6 +149,13 @@ class EndpointLanguageModel:
             return PairsRead(await self._questions.judge(asked, spending), spending.usage)
 
         return await self._account(judge)
+
+    async def ask(self, question: Question[Asked], spending: Spending) -> Asked:
+        """The answer to what a query asks; what it took stands in `spending`, also when nothing came of it.
+
+        Raises `ModelUnavailable`, `ModelFailed`, `AnswerUnusable`; the last one also at a limit of `spending`.
+        """
+        return await self._questions.ask(question, spending)
 
     async def _ask(self, prompt: Prompt, spending: Spending, room: int) -> ChatAnswer:
         """One call, in the mode that the server takes."""

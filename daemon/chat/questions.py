@@ -44,6 +44,7 @@ from projections.ports import (
 
 if TYPE_CHECKING:
     from daemon.chat.answers import ChatAnswer
+    from daemon.chat.asking.question import Question
     from daemon.chat.calls import Spending
     from events.decisions import PairVerdict
 
@@ -152,6 +153,19 @@ class Questions:
         first, second = halve(pairs)
         return (*await self.judge(first, spending), *await self.judge(second, spending))
 
+    async def ask(self, question: Question[T], spending: Spending) -> T:
+        """What a query asks. Not in parts: whoever asks knows how to make it smaller."""
+
+        async def read(text: str) -> T:
+            if len(text) <= INLINE_CHARS_MAX:
+                return question.read(text)
+            return await anyio.to_thread.run_sync(question.read, text)
+
+        try:
+            return await ask_until_usable(question.prompt, partial(self._call, spending), read)
+        except NotAnswered as failed:
+            raise AnswerUnusable(failed.reason, spending.usage) from None
+
     async def _extract_whole(self, chunk: ChunkText, spending: Spending) -> Facts:
         """The facts of a chunk; and once more, of the details that none of them carries."""
         from daemon.chat.alias_answers import all_aliases, read_aliases  # see `_load_rules`
@@ -192,16 +206,16 @@ class Questions:
     async def _ask(self, prompt: Prompt, spending: Spending, read: Callable[[str], T]) -> T:
         """One question with its repair. Raises `NotAnswered` and the errors of the port."""
 
-        async def ask(prompt: Prompt, room: int, *, is_repair: bool) -> ChatAnswer:
-            answer = await self._ask_once(prompt, spending, room)
-            if is_repair:
-                spending.add(Usage(repairs=1))
-            return answer
-
         async def read_answer(text: str) -> T:
             return await self._rule(len(text), read, text)
 
-        return await ask_until_usable(prompt, ask, read_answer)
+        return await ask_until_usable(prompt, partial(self._call, spending), read_answer)
+
+    async def _call(self, spending: Spending, prompt: Prompt, room: int, *, is_repair: bool) -> ChatAnswer:
+        answer = await self._ask_once(prompt, spending, room)
+        if is_repair:
+            spending.add(Usage(repairs=1))
+        return answer
 
     async def _rule(self, characters: int, rule: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What a rule makes of so much text, off the loop when it is much."""

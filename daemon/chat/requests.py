@@ -9,12 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
 
 from daemon.chat.prompts import Prompt, Schema
-
-# The same question should have the same answer, as far as a server can.
-TEMPERATURE: Final = 0
 
 
 class JsonMode(StrEnum):
@@ -85,7 +81,7 @@ def build_body(
         "messages": [{"role": role, "content": content} for role, content in messages],
     }
     if parameters.temperature:
-        body["temperature"] = TEMPERATURE
+        body["temperature"] = prompt.temperature
     if parameters.limit is not None:
         body[parameters.limit] = room
     if prompt.schema is not None and (form := _response_format(prompt.schema, parameters.mode)):

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 
 from daemon.bus.bus_erasure import BusEraser, BusErasure
 from daemon.bus.bus_messages import BusUnavailable
@@ -25,6 +26,7 @@ from daemon.bus.tombstone_bucket import TombstoneBucket
 from daemon.decoders.formats import FORMAT_WORDS
 from daemon.derived import DerivedStore
 from daemon.erasure.fingerprints import Fingerprints, Window
+from daemon.erasure.own_words import own_words
 from daemon.erasure.residue import IsKept, ScanFailed, ScanResult, scan
 from daemon.logs import Report
 from events.bus_copies import read_unwanted, read_unwanted_subjects, settle_unwanted
@@ -218,6 +220,8 @@ async def _scan(parts: Erasing, forgotten: Unerased, samples: Fingerprints) -> S
         kept |= await parts.log.read(partial(find_elsewhere, needles=wanted - kept, erased=forgotten))
         if parts.derived is not None:
             kept |= await parts.derived.find_kept(wanted - kept, forgotten)
+        own = await anyio.to_thread.run_sync(own_words, parts.folder)
+        kept.update(reading for reading in wanted - kept if reading in own)
         return {window for window in windows if kept.intersection(window.readings)}
 
     result = ScanResult(files=0, bytes_read=0, windows=len(samples), residues=(), shared=0, unread=())

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from daemon.logs import Report, quiet
+from daemon.models.query_spending import QuerySpending
+from daemon.models.query_tasks import QueryTask
 from events.envelope import Reference
 from events.ledger import DAY_MS, day_of, read_tokens_by_user
 from events.log import EventLog
 from events.memory import Usage
+from events.query_usage import NOBODY
 from events.time import Instant, to_iso
 
 # A clock that is set back and forth comes back to days that were counted already; so many are kept.
@@ -42,7 +45,10 @@ class _Day:
 
 
 class Budget:
-    """Counts tokens by day and user, and says who has to wait for midnight. A limit of 0 is none."""
+    """Counts tokens by day and user, and says who has to wait for midnight. A limit of 0 is none.
+
+    What questions took is handed on to `queries`, which keeps it; what background work took stands in its events.
+    """
 
     def __init__(
         self,
@@ -50,14 +56,15 @@ class Budget:
         tokens_per_day_user: int,
         clock: Callable[[], Instant],
         report: Report = quiet,
+        queries: QuerySpending | None = None,
     ) -> None:
         self.tokens_per_day = tokens_per_day
         self.tokens_per_day_user = tokens_per_day_user
-        self._clock, self._report = clock, report
+        self._clock, self._report, self._queries = clock, report, queries
         self._days: dict[int, _Day] = {}
 
     async def load(self, log: EventLog) -> None:
-        """Take over what the ledger says of today, once; answers that were dropped before a restart are in none.
+        """Take over what the store says of today, once; answers that were dropped before a restart are in none.
 
         Call it at the start and as time goes by: a clock that is set right later comes to a day with a past.
         """
@@ -75,15 +82,21 @@ class Budget:
             day.by_user[user] = max(day.by_user.get(user, 0), tokens)
         day.total = max(day.total, sum(day.by_user.values()))
 
-    def spend(self, user: Reference, usage: Usage) -> None:
-        """A call was made for a user."""
+    def spend(self, user: Reference | None, usage: Usage) -> None:
+        """A call was made for a user, or for nobody that this daemon knows."""
         was_spent = self.is_spent()
-        today = self._today()
+        today, whose = self._today(), NOBODY if user is None else user
         today.total += usage.tokens
-        today.by_user[user] = today.by_user.get(user, 0) + usage.tokens
+        today.by_user[whose] = today.by_user.get(whose, 0) + usage.tokens
         if self.is_spent() and not was_spent:
             until = to_iso((day_of(self._clock()) + 1) * DAY_MS)
             self._report("budget.used_up", tokens=today.total, until=until)
+
+    def spend_on_query(self, user: Reference | None, task: QueryTask, usage: Usage) -> None:
+        """The same for a question, of which no event will tell."""
+        self.spend(user, usage)
+        if self._queries is not None:
+            self._queries.note(user, task, usage)
 
     def spent(self, user: Reference | None = None) -> int:
         """Tokens of today: of one user, or of all."""

@@ -14,11 +14,18 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, NamedTuple
 
+from daemon.models.query_tasks import QueryTask
 from events.memory import Task
 
-# Whose turn it is when there is room for one: fresh turns and what their facts wait for, then what is refreshed,
-# then what is compacted.
-PRIORITY: Final = {Task.EXTRACT: 0, Task.JUDGE: 0, Task.SUMMARISE: 1, Task.MERGE: 2}
+# Whose turn it is when there is room for one: who waits for an answer, fresh turns and what their facts wait for,
+# then what is refreshed, then what is compacted.
+PRIORITY: Final[dict[Task | QueryTask, int]] = {
+    **dict.fromkeys(QueryTask, -1),
+    Task.EXTRACT: 0,
+    Task.JUDGE: 0,
+    Task.SUMMARISE: 1,
+    Task.MERGE: 2,
+}
 # A request that the server was too busy for halves the limit (AIMD: Chiu and Jain, 1989); answers that are only
 # slow take a tenth off it.
 HALVE: Final = 0.5
@@ -36,6 +43,9 @@ FLOOR_GROWS: Final = 1.05
 KINDS_MAX: Final = 16
 # Waiters that gave up stay in the heap until they come up, or until they are more than the others.
 LEFT_MIN: Final = 32
+# So many slots in a row go to questions of people while other work waits, and then one to that: a server of two
+# slots that is asked without a pause would otherwise never read a turn.
+ASKED_IN_A_ROW: Final = 4
 
 
 @dataclass(slots=True)
@@ -121,11 +131,48 @@ class _Waiter(NamedTuple):
     turn: asyncio.Future[None]
 
 
+class _Queue:
+    """Calls that wait for a slot, the smallest place first; who gave up does not count."""
+
+    def __init__(self) -> None:
+        self._heap: list[_Waiter] = []
+        self._left = 0  # waiters in the heap whose call gave up
+
+    def __len__(self) -> int:
+        return len(self._heap) - self._left
+
+    def push(self, waiter: _Waiter) -> None:
+        """One more."""
+        heapq.heappush(self._heap, waiter)
+
+    def first(self) -> _Waiter | None:
+        """Whose turn it is."""
+        while self._heap and self._heap[0].turn.done():
+            heapq.heappop(self._heap)
+            self._left -= 1
+        return self._heap[0] if self._heap else None
+
+    def pop(self) -> None:
+        """The first one has its turn."""
+        heapq.heappop(self._heap)
+
+    def leave(self) -> None:
+        """One that is still in here gave up: its turn is done."""
+        self._left += 1
+        if self._left > max(LEFT_MIN, len(self)):
+            kept = [waiter for waiter in self._heap if not waiter.turn.done()]
+            # Some may be cancelled and not have come here yet.
+            self._left -= len(self._heap) - len(kept)
+            self._heap = kept
+            heapq.heapify(self._heap)
+
+
 class AdaptiveLimiter:
     """Slots: as many as `Aimd` finds good, the smallest (priority, arrival) first, none in a pause.
 
-    Where nobody notes answers or overload there are always `concurrency` of them. Every operation costs at most
-    the logarithm of how many wait. One event loop, no threads.
+    Priorities below 0 go first, and leave one slot in a few to the others. Where nobody notes answers or overload
+    there are always `concurrency` of them. Every operation costs at most the logarithm of how many wait. One event
+    loop, no threads.
     """
 
     def __init__(self, concurrency: int, *, kept_for_first: int = 0) -> None:
@@ -133,8 +180,8 @@ class AdaptiveLimiter:
         self.aimd = Aimd(concurrency)
         self.in_flight = 0
         self._kept = kept_for_first
-        self._heap: list[_Waiter] = []
-        self._left = 0  # waiters in the heap whose call gave up
+        self._asked, self._work = _Queue(), _Queue()  # of priorities below 0, and the others
+        self._in_a_row = 0  # slots that went to the former while the others waited
         self._arrivals, self._entries = count(), count()
         self._paused_until = -math.inf
         self._resume: asyncio.TimerHandle | None = None
@@ -147,7 +194,7 @@ class AdaptiveLimiter:
     @property
     def waiting(self) -> int:
         """How many calls wait for a slot."""
-        return len(self._heap) - self._left
+        return len(self._asked) + len(self._work)
 
     def pause_left_s(self) -> float:
         """Seconds until requests go out again; 0 without a pause."""
@@ -168,11 +215,12 @@ class AdaptiveLimiter:
 
     async def acquire(self, place: Place) -> None:
         """Wait for a slot, which then has to be released. Cancelled, it holds none."""
-        if not self._heap and self._has_room(place.priority):
+        if not self.waiting and self._has_room(place.priority):
             self.in_flight += 1
             return
         turn = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._heap, _Waiter(place, next(self._entries), turn))
+        queue = self._asked if place.priority < 0 else self._work
+        queue.push(_Waiter(place, next(self._entries), turn))
         self._serve()
         try:
             await turn
@@ -181,7 +229,8 @@ class AdaptiveLimiter:
                 self.release()  # it was served and cancelled at once
             else:
                 turn.cancel()
-                self._leave()
+                queue.leave()
+                self._serve()
             raise
 
     def release(self) -> None:
@@ -220,27 +269,20 @@ class AdaptiveLimiter:
         return self.in_flight < room and self._resume is None
 
     def _serve(self) -> None:
-        while self._heap:
-            place, _, turn = self._heap[0]
-            if turn.done():
-                heapq.heappop(self._heap)
-                self._left -= 1
-            elif self._has_room(place.priority):
-                heapq.heappop(self._heap)
-                self.in_flight += 1
-                turn.set_result(None)
-            else:
+        while True:
+            asked, work = self._asked.first(), self._work.first()
+            queue, waiter = self._asked, asked
+            is_turn_of_work = (
+                self._in_a_row >= ASKED_IN_A_ROW and work is not None and self._has_room(work.place.priority)
+            )
+            if asked is None or is_turn_of_work:
+                queue, waiter = self._work, work
+            if waiter is None or not self._has_room(waiter.place.priority):
                 return
-
-    def _leave(self) -> None:
-        self._left += 1
-        if self._left > max(LEFT_MIN, self.waiting):
-            kept = [waiter for waiter in self._heap if not waiter.turn.done()]
-            # Some may be cancelled and not have come here yet.
-            self._left -= len(self._heap) - len(kept)
-            self._heap = kept
-            heapq.heapify(self._heap)
-        self._serve()
+            queue.pop()
+            self._in_a_row = self._in_a_row + 1 if queue is self._asked and work is not None else 0
+            self.in_flight += 1
+            waiter.turn.set_result(None)
 
     def _end_pause(self) -> None:
         self._resume = None

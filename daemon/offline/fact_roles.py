@@ -1,6 +1,7 @@
 """What kind of thing a sentence says, which state of its speaker it sets, and its topics; by pattern.
 
-Only states that a later sentence may close get an attribute: home, employer, job, diet, relationship, a pet.
+Only states that a later sentence may close get an attribute: home, employer, job, diet, relationship, a pet, and
+what `owned_states` has.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from daemon.offline.owned_states import OWNED_HINTS, OWNED_STATES, OWNED_STATES_LEFT
 from daemon.offline.sentences import CJK, word_set
 from daemon.offline.small_talk import FILLERS
 from daemon.offline.third_person import PAST_FORMS
@@ -63,7 +65,8 @@ _STATES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
             r"|\bI(?:'ve| have)?(?: just)? (?:joined|started at)(?= [A-Z][^,;.!?]{0,60} as an? [a-z]))"
             r" (?:[A-Z]|(?:a|an|the) (?!living\b))"
             r"|我(?:现在|目前)?在\S{2,20}(?:工作|上班)|\b[Ii]ch arbeite (?:\w+ )?(?:bei|für(?! Geld)) [A-Z]"
-            r"|\b[Tt]rabajo (?:en|para) [A-Z]"
+            r"|\b[Tt]rabajo (?:en|para) [A-Z]|\b[Jj]e travaille (?:maintenant )?(?:chez|pour) [A-Z]"
+            r"|(?:で働いてい|に勤めてい)(?:ます|る)"
         ),
     ),
     (
@@ -132,7 +135,7 @@ _PET_OWNED = re.compile(rf"\bI(?: have|'ve got| own) (?:a|an|one) (?:[\w-]+ ){{0
 # Whose state it is: without one of these no state pattern can match.
 _OWN = re.compile(
     r"\bI\b|\b[Mm]y\b|\b[Ww]e\b|\b[Ii]ch\b|\b[Ww]ir\b|\b[Jj][e']|\b[Nn]ou?s\b|\b[Vv]ivo\b|\b[Mm]e\b|\b[Ss]oy\b"
-    r"|\b[Tt]rabajo\b|我|に"
+    r"|\b[Tt]rabajo\b|\b[Mm]eine?\b|\b[Mm](?:on|a|i)\b|我|に|で働"
 )
 # Before or inside a state these make it a wish, a doubt or the past; May with a capital is a month.
 _NOT_NOW = re.compile(
@@ -236,7 +239,7 @@ _HINTS: Final[tuple[tuple[FactRole, frozenset[str], re.Pattern[str]], ...]] = (
         _PREFERENCE,
     ),
 )
-_STATE_HINTS: Final = word_set(
+_STATE_HINTS: Final = OWNED_HINTS | word_set(
     "live lived living moved relocated based settled reside wohne lebe bin habite j'habite vis déménagé vivo mudé"
     " work working started job arbeite trabajo a an promoted vegan vegetarian pescatarian gluten keto eat"
     " intolerant veganer vegana vegano single married engaged divorced separated widowed my have i've own gezogen"
@@ -276,11 +279,11 @@ def state_of(sentence: str, speaker: str) -> StateOf | None:
         return None
     if plain.isascii() and _STATE_HINTS.isdisjoint(_WORDS.findall(plain.casefold())):
         return None
-    for attribute, pattern in _STATES:
+    for attribute, pattern in (*_STATES, *OWNED_STATES):
         match = pattern.search(plain)
         if match and ("don't eat" in match[0] or _is_so(plain, match)):
             return StateOf(speaker, attribute)
-    for attribute, pattern in _STATES_LEFT:
+    for attribute, pattern in (*_STATES_LEFT, *OWNED_STATES_LEFT):
         match = pattern.search(plain)
         if match and not _NOT_NOW.search(plain, 0, match.end()) and not _NOT_OWN.search(plain[: match.start()]):
             return StateOf(speaker, attribute)

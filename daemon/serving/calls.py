@@ -157,7 +157,8 @@ class Calls:
         """
         method, now = call.method, asyncio.get_running_loop().time
         began = now()
-        scope = anyio.CancelScope(deadline=began + method.deadline_s)
+        deadline_s = method.deadline_s + method.more_s(call.params)
+        scope = anyio.CancelScope(deadline=began + deadline_s)
         try:
             if not method.write:
                 if asker.gone:
@@ -177,7 +178,7 @@ class Calls:
             advice = "perhaps what `wait_for` names was never published"
         else:
             advice = "ask for less"
-        raise DeadlinePassed(f"The request was stopped after {method.deadline_s:g} s; {advice}.")
+        raise DeadlinePassed(f"The request was stopped after {deadline_s:g} s; {advice}.")
 
     def check_size(self, answer: bytes) -> bytes:
         """The answer, if it may be sent. Raises AnswerTooLarge."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from daemon.asking.answer_judging import AnswerJudge, JudgeParams
 from daemon.asking.answers import Answerer
 from daemon.asking.differences import Differences, DiffParams
 from daemon.asking.listings import Listings, NoParams, SessionParams, UserParams, find_user
@@ -37,11 +38,14 @@ READ_DEADLINE_S = 30.0
 # Of a long poll of 30 s, and of two folds of the past.
 POLL_DEADLINE_S = 60.0
 WRITE_DEADLINE_S = 60.0
+# Three calls of a slow machine, one after the other.
+JUDGE_DEADLINE_S = 300.0
 WORK_DEADLINE_S = 3600.0
 
 # Every method with what it does; the README lists the same (a test compares).
 METHODS: dict[str, str] = {
     "query": "the memories for a question, best first, and the same as prompt-ready text",
+    "answers.judge": "whether an answer to a question is right, as a model says",
     "ingest": "publish turns for a caller without a NATS client",
     "sessions.list": "the sessions of a user",
     "sessions.get": "one session",
@@ -123,6 +127,7 @@ class Answering:
 
     log: EventLog
     answerer: Answerer
+    answer_judge: AnswerJudge
     listings: Listings
     structures: Structures
     tree_nodes: TreeNodesReader
@@ -158,7 +163,10 @@ def make_handlers(parts: Answering) -> Handlers:
 
     listings, structures, letters = parts.listings, parts.structures, parts.dead_letters
     table: Handlers = {
-        "query": Method(QueryParams, parts.answerer.query, False, READ_DEADLINE_S),
+        "query": Method(
+            QueryParams, parts.answerer.query, False, READ_DEADLINE_S, more_s=parts.answerer.time_for_models
+        ),
+        "answers.judge": Method(JudgeParams, parts.answer_judge.judge, False, JUDGE_DEADLINE_S),
         "ingest": Method(IngestParams, parts.publisher.ingest, True, WRITE_DEADLINE_S),
         "sessions.list": Method(UserParams, listings.sessions, False, READ_DEADLINE_S),
         "sessions.get": Method(SessionParams, listings.session, False, READ_DEADLINE_S),

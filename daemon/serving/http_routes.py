@@ -73,6 +73,7 @@ _LETTER = "/v1/dead_letters/{id}"
 # What goes over the bus is accepted (202), not done.
 ROUTES_LISTED: tuple[Route, ...] = (
     Route("POST", "/v1/query", "query"),
+    Route("POST", "/v1/judge", "answers.judge"),
     Route("POST", "/v1/turns", "ingest", status=202),
     Route("GET", "/v1/users", "users.list"),
     Route("DELETE", _USER, "users.forget"),

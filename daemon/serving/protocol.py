@@ -92,12 +92,14 @@ class Method:
 
     `call` is handed a `params_type`. A query (`write` false) is cancelled when its client goes away,
     a write is not: whoever asked may have left because the daemon seemed slow, and still wants it done.
+    `more_s`: how much longer it may take with such parameters, as where a model is waited for.
     """
 
     params_type: type[msgspec.Struct]
     call: Callable[[Any], Awaitable[object]]
     write: bool
     deadline_s: float
+    more_s: Callable[[Any], float] = lambda _: 0.0
 
     def __post_init__(self) -> None:
         """Raises ValueError: a misspelt parameter would be taken for a missing one, and never noticed."""

@@ -17,8 +17,9 @@ from daemon.upkeep.doctor_host import examine_mount, mount_of
 from daemon.upkeep.findings import Finding
 from events.errors import LogDamaged, StoreUnusable
 from events.log import LogReader
+from events.migrations import MIGRATIONS
 from events.reading import read_events
-from events.schema import MIGRATIONS, copies_before_migration
+from events.schema import copies_before_migration
 from events.wal import wal_bytes
 
 DISK_FREE_MIN = 256 * 1024 * 1024

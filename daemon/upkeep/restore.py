@@ -21,7 +21,8 @@ from events.backup import Contents, Watch, copy_store, read_forgotten, read_secr
 from events.database import DAMAGED, name_failure
 from events.erasure import truncate_wal
 from events.errors import InvalidInput, LogDamaged, MemForestError, StoreUnusable
-from events.schema import MIGRATIONS, copies_before_migration, open_writer
+from events.migrations import MIGRATIONS
+from events.schema import copies_before_migration, open_writer
 from events.time import Instant
 from events.tombstones import plant_tombstones
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import click
@@ -10,13 +11,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from memforest.output import Screen, shown, tidy
+from memforest.output import Screen, counted, shown, tidy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from memforest.explained import Candidate, Explanation, Parameters
+    from memforest.explained import Browsed, Candidate, Explanation, Parameters, TimeAsked
     from memforest.types import Answer, Memory
 
 _BAR_CELLS = 8
@@ -32,24 +33,29 @@ NOBODY = "Nothing is known of this user."
 
 
 def show_answer(screen: Screen, answer: Answer) -> None:
-    """The memories: numbered passages for people, in a pipe one line each."""
-    empty = NOBODY if is_unknown(answer) else NOTHING
+    """The memories, and how sure the answer is."""
+    show_memories(screen, answer.memories, empty=NOBODY if is_unknown(answer) else NOTHING)
+    if screen.is_terminal and answer.memories and answer.confidence is not None:
+        chosen = f", mode {answer.mode} ({tidy(answer.why_mode)})" if answer.why_mode else ""
+        Console(highlight=False).print(Text(f"confidence {answer.confidence:.2f}{chosen}", style="dim"))
+
+
+def show_memories(screen: Screen, memories: Sequence[Memory], *, empty: str) -> None:
+    """Numbered passages for people, in a pipe one line each."""
     if not screen.is_terminal:
         rows = (
             (place, memory.score, memory.said_at, memory.kind, memory.sessions, memory.text)
-            for place, memory in enumerate(answer.memories, start=1)
+            for place, memory in enumerate(memories, start=1)
         )
         screen.table((), rows, empty=empty)
         return
-    if not answer.memories:
+    if not memories:
         click.echo(empty)
         return
     console = Console(highlight=False)
-    best = max(memory.score for memory in answer.memories)
-    for place, memory in enumerate(answer.memories, start=1):
+    best = max(memory.score for memory in memories)
+    for place, memory in enumerate(memories, start=1):
         console.print(_passage(place, memory, best))
-    if answer.confidence is not None:
-        console.print(Text(f"confidence {answer.confidence:.2f}", style="dim"))
 
 
 def is_unknown(answer: Answer) -> bool:
@@ -106,6 +112,8 @@ def show_explanation(screen: Screen, explanation: Explanation) -> None:
     click.echo()
     for sentence in _in_words(explanation.parameters):
         screen.line(sentence)
+    if explanation.time is not None:
+        screen.line(_time_in_words(explanation.time))
     steps = ", ".join(f"{step} {ms:.2f}" for step, ms in explanation.timings_ms.items())
     screen.line(f"Took, in ms: {steps}.")
     _table(
@@ -114,9 +122,41 @@ def show_explanation(screen: Screen, explanation: Explanation) -> None:
         ((word.word, word.nodes, f"{word.weight:.2f}") for word in explanation.words),
     )
     _table("Filters", ("filter", "left"), ((left.name, left.nodes) for left in explanation.filters))
+    if explanation.browsed is not None:
+        _show_browsed(screen, explanation.browsed)
     _table("Candidates", _CANDIDATE_COLUMNS, (_for_people(each) for each in explanation.candidates))
     if explanation.left_off:
         screen.line(f"{explanation.left_off} more candidates.")
+
+
+def _show_browsed(screen: Screen, browsed: Browsed) -> None:
+    """The trees that were recalled, best first, and the way down."""
+    _table(
+        "Trees",
+        ("kind", "scope", "score", "by root", "by fact", "leaves"),
+        (
+            (each.kind, tidy(each.scope), *map(_near, (each.score, each.by_root, each.by_fact)), each.leaves)
+            for each in browsed.trees
+        ),
+    )
+    down = f"{counted(browsed.levels, 'level')} to {counted(browsed.leaves, 'memory')}"
+    screen.line(f"Went down by {browsed.by}, {down}; {browsed.loose} in no tree.")
+
+
+def _near(score: float | None) -> str | None:
+    return None if score is None else f"{score:.3f}"
+
+
+def _time_in_words(asked: TimeAsked) -> str:
+    """What was read of time in the question."""
+    said = f"Time in the question: {asked.kind.replace('_', ' ')}"
+    if asked.start is not None and asked.end is not None:
+        said += f", from {_day(asked.start)} to {_day(asked.end - timedelta(microseconds=1))}"
+    if asked.anchor:
+        said += ", beside something that happened"
+    if asked.state is not None:
+        said += f", of the state {asked.state}"
+    return f"{said}; {counted(asked.told, 'state')} put first." if asked.told else f"{said}."
 
 
 def _in_words(used: Parameters) -> tuple[str, ...]:

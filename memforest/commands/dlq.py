@@ -12,8 +12,8 @@ from memforest.commands.options import with_daemon
 
 if TYPE_CHECKING:
     from memforest.client import Client
+    from memforest.dead_letters import LetterContent, LetterDropped, LetterPage, LetterRetried
     from memforest.output import Screen
-    from memforest.types import LetterContent, LetterDropped, LetterPage, LetterRetried
 
 
 @click.group()

@@ -14,8 +14,9 @@ from memforest.output import counted
 
 if TYPE_CHECKING:
     from memforest.client import Client
+    from memforest.forgotten import Preview, Receipt
     from memforest.output import Screen
-    from memforest.types import Preview, Receipt, ReplayState, SessionClosed
+    from memforest.types import ReplayState, SessionClosed
 
 
 def _confirm(what: str, *, yes: bool) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
+from projections.facts.labels import labels_in, normalise_label
+
 
 class Width(IntEnum):
     """How wide a place is: each may be in one that is wider. The numbers are kept in snapshots."""
@@ -93,12 +95,20 @@ _WIDTHS: Final = {
     Width.CONTINENT: _CONTINENTS,
 }
 # Each name's one name, and how wide the place is.
-_PLACES: Final = {
+_PLACES: Final[dict[str, tuple[str, Width]]] = {
     " ".join(name.split()): (" ".join(place.split("=")[0].split()), width)
     for width, places in _WIDTHS.items()
     for place in places.split("|")
     for name in place.split("=")
 }
+_LONG_NAMES: Final = frozenset(name for name in _PLACES if len(name) > 2 or not name.isascii())
+_LENGTHS: Final = frozenset(map(len, _LONG_NAMES))
+
+
+def places_in(text: str) -> list[str]:
+    """The one names of the known places that a text names; abbreviations of two letters are words, too."""
+    named = labels_in(normalise_label(text), _LONG_NAMES, _LENGTHS)
+    return list(dict.fromkeys(_PLACES[name][0] for name in named))
 
 
 def find_place(label: str) -> tuple[str, Width]:

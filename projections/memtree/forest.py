@@ -207,7 +207,7 @@ class Forest:
 
     def _put_together(self, node: Node) -> bool:
         """Whether a node's children, which all have their texts, are short enough to be its own; then they are."""
-        lengths = [self._length(child) for child in node.children]
+        lengths = [self.length_of(child) for child in node.children]
         length = sum(lengths) + len(SEPARATOR) * (len(lengths) - 1)
         if length > self._concatenation_max:
             return False
@@ -217,7 +217,8 @@ class Forest:
     def _is_ready(self, item: Item) -> bool:
         return isinstance(item, Leaf) or item.digest in self._lengths
 
-    def _length(self, item: Item) -> int:
+    def length_of(self, item: Item) -> int:
+        """Characters of an item's text; it must have one."""
         return self._leaf_texts[item.key].length if isinstance(item, Leaf) else self._lengths[item.digest]
 
 

@@ -156,6 +156,20 @@ class TreeVectors:
         rows = np.array([self._row_of[digest] for digest in having], dtype=np.intp)
         return Codes(having, self._slab.picture(len(self._row_of) + len(self._free)).take(rows))
 
+    @property
+    def blank_row(self) -> int:
+        """The row of those without a vector in what `picture` gives now."""
+        return len(self._row_of) + len(self._free)
+
+    def rows_of(self, digests: Iterable[Digest]) -> Rows:
+        """The rows of these nodes in what `picture` gives, as long as `changes` stays as it is."""
+        blank = self.blank_row
+        return np.array([self._row_of.get(digest, blank) for digest in digests], dtype=np.intp)
+
+    def picture(self) -> SlabPicture | None:
+        """All vectors as they stand, and an empty row behind them; None while there is none at all."""
+        return None if self._slab is None else self._slab.picture(self.blank_row + 1)
+
     def sweep(self, forest: Forest) -> Generator[None, None, None]:
         """Overwrite the vectors of nodes that stand in no tree any more, once they may be many; in small steps."""
         if len(self._row_of) <= self._swept_at * (1 + _GROWTH_SHARE) + _GROWTH_LEAST:

@@ -14,17 +14,21 @@ from numpy.typing import NDArray
 
 from events.envelope import REFERENCE_BYTES, Reference
 from projections.recall.agpr import AgprParameters, RankedRow, rank_candidates
+from projections.recall.ascribing import ascribe
 from projections.recall.confidence import Confidence, Evidence, judge
+from projections.recall.expanding import Related, expand
 from projections.recall.filters import Filters, Passed, passing_rows
-from projections.recall.lexical import Entries, Hits
+from projections.recall.hits import Entries, Hits
 from projections.recall.naming import named_shares
 from projections.recall.nodes import NodeSet, View
 from projections.recall.opening import Inside, Opening, outline_opened
 from projections.recall.rows import Outline
-from projections.recall.scoring import Context, Leading, lead
+from projections.recall.scoring import Context, Leading, Scores, score
 from projections.recall.selecting import Ranked, Recalled, drop_carried, fit, put_first
 from projections.recall.sessions import asks_of_many, score_sessions
+from projections.recall.temporal import TimeStep, plan_time
 from projections.recall.term_scores import weigh_held
+from projections.recall.time_question import TimeQuestion
 from projections.recall.tokens import query_terms
 
 # An answer of k memories needs more ranked rows than k, since some carry the same turns.
@@ -51,10 +55,22 @@ class RecallRequest:
     characters_max: int | None = None
     elsewhere: Mapping[int, NDArray[np.float32]] = field(default_factory=dict[int, "NDArray[np.float32]"])
     opens: Callable[[bytes], bool] = lambda _: False
+    # What the question asks of time, and the nodes that tell the states it asks for, those of the best one first.
+    time: TimeQuestion | None = None
+    told_by: tuple[tuple[bytes, ...], ...] = ()
+    # Of groups that hold some of these facts no others are shown.
+    told: frozenset[bytes] = frozenset()
+    # Terms that count for those of the question.
+    related: Related | None = None
 
     def is_opened(self, group: bytes) -> bool:
         """Whether a node is shown by its members, if it has any."""
         return self.filters.about is not None or self.opens(group)
+
+    @property
+    def candidates(self) -> int:
+        """How many rows are ranked: L k, and at least so many that k are left when some carry the same turns."""
+        return self.k * max(self.parameters.candidates_per_answer, ROWS_PER_MEMORY)
 
     @property
     def session_weight(self) -> float:
@@ -72,6 +88,7 @@ class Prepared:
     hits: Hits
     view: View
     context: Context
+    time: TimeStep | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +125,31 @@ def prepare(nodes: NodeSet, request: RecallRequest) -> Prepared:
     weighs = request.parameters.cosine_weight
     view = nodes.view(request.query_vector if weighs else None, request.elsewhere if weighs else {})
     entries = nodes.lexical.find(terms)
-    context = _surround(nodes, request, entries)
-    return Prepared(terms, rows, passed, nodes.lexical.weigh(entries), view, context)
+    more = None
+    if request.related is not None:
+        asked = frozenset(nodes.lexical.hash(terms))
+        more = expand(nodes.lexical, nodes.session_table(), request.related, asked, nodes.size)
+    context = _surround(nodes, request, entries, None if more is None else more.sessions)
+    time = (
+        None
+        if request.time is None
+        else plan_time(nodes, rows, request.time, request.question, request.told_by, context.named)
+    )
+    hits = nodes.lexical.weigh(entries)
+    return Prepared(terms, rows, passed, hits if more is None else more.added_to(hits), view, context, time)
 
 
 def score_rows(prepared: Prepared, request: RecallRequest) -> Leading:
     """The candidates by s = c minmax(cosine) + (1 - c) minmax(BM25) over the rows that may answer, smoothed."""
-    count = request.k * max(request.parameters.candidates_per_answer, ROWS_PER_MEMORY)
-    return lead(prepared.view, prepared.hits, prepared.rows, request.parameters, count, prepared.context)
+    scores = score_all(prepared, request)
+    leading = scores.best(request.candidates)
+    return leading if prepared.time is None else prepared.time.arrange(scores, leading, request.candidates)
+
+
+def score_all(prepared: Prepared, request: RecallRequest) -> Scores:
+    """The same for whoever chooses among the rows in another way."""
+    view, hits, rows, parameters = prepared.view, prepared.hits, prepared.rows, request.parameters
+    return score(view, hits, rows, parameters, request.candidates, prepared.context)
 
 
 def choose(nodes: NodeSet, request: RecallRequest, prepared: Prepared, leading: Leading) -> Recollection:
@@ -127,14 +161,15 @@ def choose(nodes: NodeSet, request: RecallRequest, prepared: Prepared, leading: 
     )
     first = ranked[: request.k * ROWS_PER_MEMORY]
     outlines = nodes.outlines(rows[[each.row for each in first]])
-    opening = Opening(nodes, prepared.terms, request.filters.about)
+    opening = Opening(nodes, prepared.terms, request.filters.about, request.told)
     inside = {each.id: opening.look(each.id) for each in outlines if request.is_opened(each.id)}
     by_length = request.characters_max is not None
     outlines = [outline_opened(each, inside.get(each.id, ()), by_length=by_length) for each in outlines]
     selected = _select(nodes, request, prepared, list(map(_as_ranked, outlines, first)))
     shown = selected[: request.k]
     shown_rows = [nodes.row_of[each.node.id] for each in shown]
-    confidence = judge(_weigh(nodes, prepared.terms, shown_rows))
+    whose = ascribe(nodes, prepared.terms, rows, prepared.context.named)
+    confidence = judge(_weigh(nodes, prepared.terms, shown_rows, whose))
     if request.characters_max is not None:
         shown = list(fit(shown, request.characters_max))
     found = nodes.nodes_at(shown_rows[: len(shown)])
@@ -153,12 +188,14 @@ def _as_ranked(outline: Outline, ranked: RankedRow) -> Ranked:
     return Ranked(outline, ranked.score, ranked.similarity, ranked.propagation)
 
 
-def _surround(nodes: NodeSet, request: RecallRequest, entries: Entries) -> Context:
+def _surround(
+    nodes: NodeSet, request: RecallRequest, entries: Entries, more: NDArray[np.float64] | None
+) -> Context:
     """What the sessions and whom the question names say of the rows."""
     table, parameters = nodes.session_table(), request.parameters
     sessions = np.zeros(len(table.lengths))
     if weight := request.session_weight:
-        sessions = weight * score_sessions(table, entries)
+        sessions = weight * score_sessions(table, entries, more)
     named = named_shares(nodes, request.question) if parameters.entity_weight else None
     if named is not None:
         named = named * np.float32(parameters.entity_weight)
@@ -201,6 +238,6 @@ def _select(nodes: NodeSet, request: RecallRequest, prepared: Prepared, ranked: 
     return put_first([memory for memory in ranked if memory.node.stated], stated, rest)
 
 
-def _weigh(nodes: NodeSet, terms: tuple[str, ...], rows: list[int]) -> Evidence | None:
+def _weigh(nodes: NodeSet, terms: tuple[str, ...], rows: list[int], whose: float) -> Evidence | None:
     """What speaks for these rows as an answer; None without any."""
-    return Evidence(*weigh_held(nodes, terms, rows), len(nodes)) if rows else None
+    return Evidence(*weigh_held(nodes, terms, rows), len(nodes), whose) if rows else None

@@ -37,10 +37,11 @@ class AskedWord:
 class Candidate:
     """A node that came near: how it scored, and what became of it.
 
-    `bm25_by_word`: only words of the question. `similarity` is s = (fused + smoothing + session) (1 + named): what
-    words and vectors say, what its neighbours and its session add, and by what share it grows for whom it names.
-    `score` is v. `rank_before`: by v among the candidates, from 1; `rank`: in the answer, None when `dropped`,
-    which is `carried` (by those with the ids `carried_by`), `rank` (k better ones) or `budget` (max_tokens).
+    `bm25_by_word`: only words of the question. `similarity` is s = (fused + smoothing + session) (1 + named) +
+    time + chosen: what words and vectors say, what its neighbours and its session add, by what share it grows for
+    whom it names, what the time in the question adds, and what a model's choice does. `score` is v.
+    `rank_before`: by v among the candidates, from 1; `rank`: in the answer, None when `dropped`, which is
+    `carried` (by those with the ids `carried_by`), `rank` (k better ones) or `budget` (max_tokens).
     """
 
     node: SearchNode
@@ -59,6 +60,8 @@ class Candidate:
     rank: int | None
     dropped: str | None
     carried_by: tuple[bytes, ...]
+    time: float = 0.0
+    chosen: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,8 @@ def explain(nodes: NodeSet, request: RecallRequest, found: Recollection) -> Expl
     anchors = _count_anchors(request.k, request.parameters)
     leading = found.leading
     sessions, named = _surroundings(found)
+    timed = np.zeros(leading.rows.size) if leading.timed is None else leading.timed
+    chosen = np.zeros(leading.rows.size) if leading.chosen is None else leading.chosen
     candidates: list[Candidate] = []
     for place, (each, node) in enumerate(zip(ranked, nodes.nodes_at(rows), strict=True)):
         rank, dropped, carried_by = _fate(node, found, request.k)
@@ -91,7 +96,7 @@ def explain(nodes: NodeSet, request: RecallRequest, found: Recollection) -> Expl
                 cosine=None if leading.cosine is None else _rounded(leading.cosine[each.row]),
                 fused=_rounded(leading.fused[each.row]),
                 smoothing=_rounded(
-                    leading.smoothed[each.row] / (1 + named[each.row])
+                    (leading.smoothed[each.row] - timed[each.row] - chosen[each.row]) / (1 + named[each.row])
                     - leading.fused[each.row]
                     - sessions[each.row]
                 ),
@@ -105,6 +110,8 @@ def explain(nodes: NodeSet, request: RecallRequest, found: Recollection) -> Expl
                 rank=rank,
                 dropped=dropped,
                 carried_by=carried_by,
+                time=_rounded(timed[each.row]),
+                chosen=_rounded(chosen[each.row]),
             )
         )
     return Explained(_ask(words, by_term), found.prepared.passed, candidates, len(found.ranked) - len(ranked))

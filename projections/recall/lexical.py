@@ -9,17 +9,17 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from projections.recall.hits import Entries, Hits, add_up, pieces_of
 from projections.recall.keyed import hash_terms
 from projections.recall.postings import COUNT_MAX, ROWS_MAX, Postings, unpack
 from projections.recall.state import LexicalState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -32,71 +32,6 @@ if TYPE_CHECKING:
 _LOUD_SHARE: Final = 1 / 4
 _LOUD_ROWS_MIN: Final = 4_096
 _LOUD_MAX: Final = 4
-
-
-def add_up(rows: NDArray[np.integer[Any]], shares: Scores, size: int) -> Scores:
-    """The sum of the shares of each of the rows 0 .. size - 1, added in their order."""
-    return np.bincount(rows, shares, minlength=size).astype(np.float64, copy=False)
-
-
-# What these take together fits the processor's cache, which is worth a third of the time.
-_ENTRIES_AT_ONCE: Final = 16_384
-
-
-def _pieces(entries: int) -> Iterator[slice]:
-    return (slice(start, start + _ENTRIES_AT_ONCE) for start in range(0, entries, _ENTRIES_AT_ONCE))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Entries:
-    """Which rows hold some terms, and how often: one term after the other, in the order of their hashes.
-
-    `numbers`: of the terms; `holders` rows hold each of them; `loud` are those that most rows hold. `columns`:
-    what a loud term gives each row, None for the others and while it is not known; `rows` and `counts` are of all
-    without one. `unpack` gives those of any: call it before the next change.
-    """
-
-    numbers: list[int]
-    holders: list[int]
-    loud: list[bool]
-    columns: list[Scores | None]
-    rows: Rows
-    counts: Scores
-    unpack: Callable[[Sequence[int]], tuple[Rows, Scores]]
-
-    @property
-    def quiet(self) -> list[int]:
-        """How many rows hold each term without a column."""
-        return [held for held, column in zip(self.holders, self.columns, strict=True) if column is None]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Hits:
-    """What some terms give the rows that hold them, in the order of the terms; nothing in it changes any more.
-
-    `steps`: a piece of `rows` and `shares`, or a column.
-    """
-
-    rows: Rows
-    shares: Scores
-    steps: list[slice | Scores]
-
-    def add_up(self, size: int) -> Scores:
-        """The sum of the shares of each of the rows 0 .. size - 1, added in this order."""
-        total: Scores | None = None
-        for step in self.steps:
-            if isinstance(step, slice):
-                rows, shares = self.rows[step], self.shares[step]
-                if total is None:
-                    total = add_up(rows, shares, size)
-                else:
-                    np.add.at(total, rows, shares)
-            elif total is None:
-                total = np.zeros(size)
-                total[: len(step)] = step
-            else:
-                total[: len(step)] += step
-        return np.zeros(size) if total is None else total
 
 
 class LexicalIndex:
@@ -211,8 +146,22 @@ class LexicalIndex:
 
     def find(self, query_terms: Iterable[str]) -> Entries:
         """Where the terms stand; those that no row holds are left out."""
+        return self.find_hashed(sorted(set(self.hash(query_terms))))
+
+    def hash(self, terms: Iterable[str]) -> Iterator[int]:
+        """The terms as they are known here."""
+        return hash_terms(self._key, terms)
+
+    def holders(self, hashes: Iterable[int]) -> dict[int, int]:
+        """How many rows hold each term, by its hash."""
         postings = self._postings
-        hashes = sorted(set(hash_terms(self._key, query_terms)))
+        return {
+            each: 0 if (number := postings.find(each)) is None else postings.holders(number) for each in hashes
+        }
+
+    def find_hashed(self, hashes: Sequence[int]) -> Entries:
+        """`find` by hashes of terms, which are ascending."""
+        postings = self._postings
         numbers = [number for number in map(postings.find, hashes) if number is not None]
         holders = [postings.holders(number) for number in numbers]
         least = _LOUD_SHARE * max(self._live, _LOUD_ROWS_MIN)
@@ -228,7 +177,7 @@ class LexicalIndex:
         found = [self._postings.entries(number) for number in numbers]
         entries = np.concatenate(found)
         rows, counts = np.empty(len(entries), dtype=np.intp), np.empty(len(entries))
-        for piece in _pieces(len(entries)):
+        for piece in pieces_of(len(entries)):
             unpack(entries[piece], rows[piece], counts[piece])
         for place in np.flatnonzero(counts == COUNT_MAX).tolist() if self._postings.overflows else ():
             ends = np.cumsum([len(each) for each in found])
@@ -240,7 +189,7 @@ class LexicalIndex:
         """What these entries give their rows."""
         quiet = entries.quiet
         shares = np.repeat([self._weight(each) for each in quiet], quiet) if quiet else np.empty(0)
-        for piece in _pieces(len(shares)):
+        for piece in pieces_of(len(shares)):
             shares[piece] *= self._shares(entries.rows[piece], entries.counts[piece])
         steps: list[slice | Scores] = []
         start = end = 0

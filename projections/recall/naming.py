@@ -43,6 +43,12 @@ def named_shares(nodes: NodeSet, question: str) -> NDArray[np.float32] | None:
     return shares
 
 
+def names_in(nodes: NodeSet, question: str) -> list[str]:
+    """What in a question names an entity that some row names, too; written small it is a word."""
+    written = (phrase for phrase in _phrases(question) if not phrase[0].islower())
+    return [phrase for phrase in written if nodes.mark(*entity_mark(phrase)) in nodes.marks]
+
+
 def _column(nodes: NodeSet, entity: tuple[int, ...]) -> NDArray[np.float32] | None:
     """1 for each row that names the entity by one of its names, else 0; None when none does."""
     columns = [nodes.marks.column(mark, nodes.size) for mark in entity if mark in nodes.marks]

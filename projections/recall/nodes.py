@@ -27,6 +27,7 @@ from projections.recall.sessions import SessionTable, make_table
 from projections.recall.state import AsideState, NodeSetState
 from projections.recall.tokens import terms
 from projections.recall.vectors import NodeVectors
+from projections.recall.vocabulary import Vocabulary
 from projections.texts import name_text
 
 __all__ = ["NodeKind", "NodeSet", "SearchNode", "View", "format_date", "indexed_text"]
@@ -66,6 +67,8 @@ class NodeSet(NodeColumns):
         self._marks_of = Columns({"marks": "i4"})
         self._mark_sets: Shared[Marks] = Shared()
         self._vectors = NodeVectors(options)
+        # The words of nodes, for questions in other words; whoever asks fills it, and what goes is gone at once.
+        self.words: Vocabulary | None = None
         self._sessions: SessionTable | None = None  # None after a change
         # user_seq of the Memory when no node wanted a vector any more; of those that were brought, the second.
         self.settled_at = self.brought_at = -1
@@ -229,7 +232,8 @@ class NodeSet(NodeColumns):
         """About what all of this takes."""
         marks = self.marks.size_bytes + 4 * self.size
         aside = 1_500 * len(self._aside)
-        return self._rows.size_bytes + self.lexical.size_bytes + self._vectors.size_bytes + marks + aside
+        words = 0 if self.words is None else self.words.size_bytes
+        return self._rows.size_bytes + self.lexical.size_bytes + self._vectors.size_bytes + marks + aside + words
 
     def freeze(self) -> NodeSetState:
         """All but the vectors, without a word."""
@@ -287,6 +291,8 @@ class NodeSet(NodeColumns):
             self._marks_of.append()
         self._put_marks(row, node, marks)
         self._note_stated(node)
+        if self.words is not None:
+            self.words.missing.add(node.id)
         return row
 
     def _remove(self, row: int) -> _Aside:
@@ -294,6 +300,8 @@ class NodeSet(NodeColumns):
         node = self._rows.remove(row)
         self._sessions = None
         self.stated.pop(node.id, None)
+        if self.words is not None:
+            self.words.remove(node.id)
         self._vectors.end_group(node.id)
         self._vectors.clear(row)
         return _Aside(node, self.lexical.remove(row), self._take_marks(row, node))

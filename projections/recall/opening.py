@@ -28,18 +28,22 @@ class Inside:
 class Opening:
     """Which groups of a node set are opened for a question with these terms, and which of their members.
 
-    With `about`, those whose own time has a part in it: of a state that moved on the one that held then.
+    With `about`, those whose own time has a part in it: of a state that moved on the one that held then. Of a
+    group with some of `told`, the nodes that tell what a question asks for, these alone.
     """
 
     nodes: NodeSet
     terms: tuple[str, ...]
     about: Span | None = None
+    told: frozenset[bytes] = frozenset()
 
     def look(self, group: bytes) -> tuple[Inside, ...]:
         """The members of a group, the nearest first, and equal ones in their own order; () for no group."""
         held = self.nodes.inside(group)
         if self.about is not None:
             held = [each for each in held if lies_in(each[0], self.about)]
+        if self.told:
+            held = [each for each in held if each[0].id in self.told] or held
         scores = [self.nodes.lexical.score_counts(self._weights, counts) for _, counts in held]
         best = max(scores, default=0.0)
         found = [

@@ -24,6 +24,7 @@ class NodeKind(StrEnum):
     CHUNK = "chunk"
     FACT = "fact"
     GROUP = "group"
+    SUMMARY = "summary"  # of a tree; it has no row of its own
 
 
 class SearchNode(msgspec.Struct, frozen=True, gc=False):
@@ -110,8 +111,7 @@ class NodeRows:
         self._turns: list[bytes] = []
         self._free: list[int] = []
         self._last_chunk: dict[Reference, int] = {}
-        # None after a change:
-        self._live: NDArray[np.intp] | None = None
+        self._live: NDArray[np.intp] | None = None  # after a change, as the links
         self._links: tuple[NDArray[np.intp], NDArray[np.intp]] | None = None
 
     def add(self, node: SearchNode) -> int:

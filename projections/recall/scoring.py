@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from projections.recall.agpr import AgprParameters, top_rows
+from projections.recall.agpr import SCORE_DECIMALS, AgprParameters, top_rows
 from projections.recall.graph import propose_cosines
+from projections.recall.scales import Scale
 from projections.recall.spaces import Blend, SpacePicture
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from projections.recall.graph import Graph
-    from projections.recall.lexical import Hits
+    from projections.recall.hits import Hits
     from projections.recall.slab import Quantised, SlabPicture
 
     Column = NDArray[np.float64]
@@ -124,78 +125,128 @@ class Context:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leading:
-    """The leading rows by s, best first, and what they scored: `fused`, and `smoothed` (s) with all around."""
+    """The leading rows by s, best first, and what they scored: `fused`, and `smoothed` (s) with all around.
+
+    `timed`: what the time in the question added to each of these, None where it asks of none. `chosen`: what a
+    model's choice added, None without one.
+    """
 
     rows: Rows
     lexical: Column
     cosine: Column | None
     fused: Column
     smoothed: Column
+    timed: Column | None = None
+    chosen: Column | None = None
 
     def take(self, places: Rows) -> Leading:
         """Some of them."""
         cosine = None if self.cosine is None else self.cosine[places]
-        return Leading(self.rows[places], self.lexical[places], cosine, self.fused[places], self.smoothed[places])
+        timed = None if self.timed is None else self.timed[places]
+        lexical, fused, smoothed = self.lexical[places], self.fused[places], self.smoothed[places]
+        chosen = None if self.chosen is None else self.chosen[places]
+        return Leading(self.rows[places], lexical, cosine, fused, smoothed, timed, chosen)
 
 
-@dataclass(frozen=True, slots=True)
-class _Scale:
-    """Stretches low .. high to 0 .. weight; what is all one value says nothing and becomes 0."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """s of every row, nearly (`rough`), and exactly for those that lead or are asked for.
 
-    low: float
-    high: float
-    factor: float
+    `rows` (ascending) may answer; both scales are stretched over them. `beside`: what neighbours add to each row.
+    """
 
-    @classmethod
-    def over(cls, values: NDArray[np.floating[Any]], weight: float) -> _Scale:
-        low, high = float(values.min()), float(values.max())
-        return cls(low, high, weight / (high - low) if high > low else 0.0)
+    view: View
+    lexical: Column
+    rows: Rows
+    rough: NDArray[np.float32]
+    _words: Scale
+    _meaning: Scale | None
+    _blend: Blend | None
+    _beside: NDArray[np.float32] | None
+    _smoothing: float
+    _context: Context | None
 
-    @classmethod
-    def over_blend(cls, near: NDArray[np.float32], weight: float) -> _Scale:
-        """Of nearness in several spaces, in deviations; less than one of these is not stretched to all."""
-        low, high = float(near.min()), float(near.max())
-        return cls(low, high, weight / max(high - low, 1.0))
+    def best(self, count: int, among: Rows | None = None) -> Leading:
+        """The `count` best of the rows that may answer, or of some of these; all when there are fewer."""
+        rows = self.rows if among is None else among
+        if not rows.size:
+            return self.measure(rows, 0)
+        rough, meaning = self.rough[rows], self._meaning
+        near = rows[_near(rough, count, self._margin())]
+        most = _ROWS_PER_ANSWER_MAX * count
+        if meaning is not None and near.size > most:
+            near = near[np.lexsort((self.view.ids[near], -self.rough[near]))[:most]]
+        return self.measure(near, count)
 
-    @classmethod
-    def over_known(cls, cosines: NDArray[np.float32], weight: float) -> _Scale:
-        """Without the zeros of rows that have no vector yet.
+    def lead_nearly(self, count: int, among: Rows) -> Rows:
+        """The `count` best of some rows as far as `rough` tells, best first; costs no exact score."""
+        if not among.size:
+            return among
+        near = among[_near(self.rough[among], count, 10.0**-SCORE_DECIMALS)]
+        scores: Column = self.rough[near].astype(np.float64)
+        return near[top_rows(scores, count, self.view.ids[near])]
 
-        Some models give 0.7 to 0.9 to everything; beside a zero all of that would be the same (two points of
-        R@10).
-        """
-        scale = cls.over(cosines, weight)
-        if scale.low or not scale.high:
-            return scale
-        return cls.over(cosines[cosines != 0], weight)
+    def measure(self, rows: Rows, count: int) -> Leading:
+        """The exact scores of these rows, each of which may answer; the `count` best of them."""
+        if not rows.size:
+            asked = self.view.query is not None or self.view.others
+            return Leading(rows, np.empty(0), np.empty(0) if asked else None, np.empty(0), np.empty(0))
+        view, lexical, blend = self.view, self.lexical, self._blend
+        cosine, near_by = (view.cosines(rows),) * 2 if blend is None else blend.measure(rows)
+        own = _score_exactly(lexical[rows], near_by, self._words, self._meaning)
+        scores: Column = own.copy()
+        if self._beside is not None:
+            heard = None if self._meaning else _hear_beside(lexical, rows, view, self._words) * self._smoothing
+            scores += self._beside[rows] if heard is None else heard
+        if self._context is not None:
+            scores = self._context.speak(scores, rows).astype(np.float64, copy=False)
+        scored = Leading(rows, lexical[rows], cosine, own, scores)
+        return scored.take(top_rows(scores, count, view.ids[rows]))
 
-    def apply(self, values: Column) -> Column:
-        return (values - self.low) * self.factor
+    def worth(self, lexical: Column) -> Column:
+        """What so much of BM25 is worth in `fused`."""
+        return lexical * self._words.factor
+
+    def _margin(self) -> float:
+        """A row that is less than this behind may turn out to be before."""
+        words, meaning, blend = self._words, self._meaning, self._blend
+        margin = _ROUNDING * max(1.0, float(self.rough.max()), words.high * words.factor)
+        if meaning is None:
+            return margin
+        error = self.view.error() if blend is None else blend.error
+        return margin + error * meaning.factor * (1.0 if self._context is None else self._context.gain)
 
 
 def lead(
     view: View, hits: Hits, rows: Rows, parameters: AgprParameters, count: int, context: Context | None = None
 ) -> Leading:
-    """The `count` best of `rows` (ascending) by s; all of them when there are fewer.
+    """The `count` best of `rows` (ascending) by s; all of them when there are fewer."""
+    return score(view, hits, rows, parameters, count, context).best(count)
+
+
+def score(
+    view: View, hits: Hits, rows: Rows, parameters: AgprParameters, count: int, context: Context | None = None
+) -> Scores:
+    """s of the rows of a view, of which `rows` (ascending) may answer.
 
     Both columns are stretched over `rows`. A neighbour that may not answer itself still speaks for the one
     beside it, with no more than the best and no less than the worst of them. With vectors, more rows
     are taken by approximate cosines, and then their own exact ones decide. What is approximate is made of whole
-    numbers, too, and is the same on every machine.
+    numbers, too, and is the same on every machine. With a graph of vectors it proposes for `count` answers.
     """
     lexical = hits.add_up(view.size)
     if not rows.size:
-        asked = view.query is not None or view.others
-        return Leading(rows, np.empty(0), np.empty(0) if asked else None, np.empty(0), np.empty(0))
+        none = np.zeros(view.size, dtype=np.float32)
+        return Scores(view, lexical, rows, none, Scale(0.0, 0.0, 0.0), None, None, None, 0.0, None)
     own = slice(None) if rows.size == view.size else rows
     blend = view.blend(rows) if parameters.cosine_weight else None
     scan = None
     if parameters.cosine_weight:
         scan = view.scan(lexical, count) if blend is None else blend.near.copy()
-    words = _Scale.over(lexical[own], 1.0 if scan is None else 1 - parameters.cosine_weight)
+    words = Scale.over(lexical[own], 1.0 if scan is None else 1 - parameters.cosine_weight)
     meaning = None
     if scan is not None:
-        over = _Scale.over_known if blend is None else _Scale.over_blend
+        over = Scale.over_known if blend is None else Scale.over_blend
         meaning = over(scan[own], parameters.cosine_weight)
     rough = _fuse_roughly(lexical, words, scan, meaning, everywhere=rows.size == view.size)
     beside = _speak_beside(rough, view, parameters.smoothing) if parameters.smoothing else None
@@ -203,34 +254,14 @@ def lead(
         rough += beside
     if context is not None:
         context.speak(rough)
-    # A row that is less than this behind may turn out to be before.
-    margin = _ROUNDING * max(1.0, float(rough.max()), words.high * words.factor)
-    if meaning is not None:
-        margin += (
-            (view.error() if blend is None else blend.error)
-            * meaning.factor
-            * (1.0 if context is None else context.gain)
-        )
-    near = rows[_near(rough[own], count, margin)]
-    most = _ROWS_PER_ANSWER_MAX * count
-    if meaning is not None and near.size > most:
-        near = near[np.lexsort((view.ids[near], -rough[near]))[:most]]
-    cosine, near_by = (view.cosines(near),) * 2 if blend is None else blend.measure(near)
-    own_scores = _score_exactly(lexical[near], near_by, words, meaning)
-    scores: Column = own_scores.copy()
-    if beside is not None:
-        scores += beside[near] if meaning else _hear_beside(lexical, near, view, words) * parameters.smoothing
-    if context is not None:
-        scores = context.speak(scores, near).astype(np.float64, copy=False)
-    scored = Leading(near, lexical[near], cosine, own_scores, scores)
-    return scored.take(top_rows(scores, count, view.ids[near]))
+    return Scores(view, lexical, rows, rough, words, meaning, blend, beside, parameters.smoothing, context)
 
 
 def _fuse_roughly(
     lexical: Column,
-    words: _Scale,
+    words: Scale,
     cosines: NDArray[np.float32] | None,
-    meaning: _Scale | None,
+    meaning: Scale | None,
     *,
     everywhere: bool,
 ) -> NDArray[np.float32]:
@@ -258,7 +289,7 @@ def _speak_beside(fused: NDArray[np.float32], view: View, weight: float) -> NDAr
     return beside
 
 
-def _hear_beside(lexical: Column, rows: Rows, view: View, words: _Scale) -> Column:
+def _hear_beside(lexical: Column, rows: Rows, view: View, words: Scale) -> Column:
     """What the words of the chunks before and after give, exactly, for some rows."""
     asked = np.zeros(view.size, dtype=np.bool_)
     asked[rows] = True
@@ -270,7 +301,7 @@ def _hear_beside(lexical: Column, rows: Rows, view: View, words: _Scale) -> Colu
     return beside[rows]
 
 
-def _score_exactly(lexical: Column, near_by: Column | None, words: _Scale, meaning: _Scale | None) -> Column:
+def _score_exactly(lexical: Column, near_by: Column | None, words: Scale, meaning: Scale | None) -> Column:
     """The words' scores of a few rows and how near they are, together; `near_by` is on the scale of `meaning`."""
     fused = words.apply(np.clip(lexical, words.low, words.high))
     if near_by is not None and meaning is not None:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from projections.recall.lexical import add_up
+from projections.recall.hits import add_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from projections.recall.lexical import Entries
+    from projections.recall.hits import Entries
 
     Column = NDArray[np.float64]
     Sessions = NDArray[np.int32]
@@ -90,18 +90,26 @@ def asks_of_many(question: str) -> bool:
     return False
 
 
-def score_sessions(table: SessionTable, entries: Entries) -> Column:
-    """BM25 of each session for the terms of these entries, shape (sessions,), stretched to 0 .. 1.
-
-    All 0 where the sessions do not differ. Terms are added in the order of their entries.
-    """
-    sessions = table.live_count
-    if not sessions or not entries.holders:
-        return np.zeros(len(table.lengths))
+def score_terms(table: SessionTable, entries: Entries) -> Column:
+    """BM25 of each session for each term of these entries, shape (terms, sessions)."""
     counts = _count(table, entries)
     holders = (counts > 0).sum(axis=1, keepdims=True)
-    weights = np.log1p((sessions - holders + 0.5) / (holders + 0.5))
-    scores: Column = (weights * counts / (counts + table.penalties)).sum(axis=0)
+    weights = np.log1p((table.live_count - holders + 0.5) / (holders + 0.5))
+    scores: Column = weights * counts / (counts + table.penalties)
+    return scores
+
+
+def score_sessions(table: SessionTable, entries: Entries, more: Column | None = None) -> Column:
+    """BM25 of each session for the terms of these entries, shape (sessions,), stretched to 0 .. 1.
+
+    All 0 where the sessions do not differ. Terms are added in the order of their entries, and then `more`.
+    """
+    sessions = table.live_count
+    if not sessions or (not entries.holders and more is None):
+        return np.zeros(len(table.lengths))
+    scores: Column = score_terms(table, entries).sum(axis=0)
+    if more is not None:
+        scores += more
     known = scores if sessions == len(scores) else scores[table.live]
     low, high = float(known.min()), float(known.max())
     if low == high:

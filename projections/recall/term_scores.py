@@ -50,6 +50,18 @@ def weigh_held(nodes: NodeSet, terms: Sequence[str], rows: Sequence[int]) -> tup
     return best / total, sum(compress(weights, map(any, held))) / total
 
 
+def weigh_terms(
+    nodes: NodeSet, terms: Sequence[str], rows: Sequence[int], holders_max: float
+) -> NDArray[np.float64]:
+    """The share of the terms that each row holds, rare ones counting more; without those that more nodes hold."""
+    holders, held = nodes.lexical.held(tuple(sorted(set(terms))), rows)
+    counts = np.array(holders, dtype=np.float64)
+    weights = np.where(counts <= holders_max, _weigh(len(nodes), np.maximum(counts, 1.0)), 0.0)
+    total = float(weights.sum())
+    shares: NDArray[np.float64] = weights @ np.array(held, dtype=np.float64).reshape(len(holders), len(rows))
+    return shares / total if total else shares
+
+
 def _weigh(nodes: int, holders: NDArray[np.float64]) -> NDArray[np.float64]:
     """BM25's idf without its constant factor; a term that nobody holds weighs most."""
     weights: NDArray[np.float64] = np.log1p((nodes - holders + 0.5) / (holders + 0.5))

@@ -65,7 +65,7 @@ def _measure(folder: Path, clock: int, method: str, clients: int, rounds: int) -
     for _ in range(REPEATS):
         for name in SERVERS:
             before = time.clock_gettime(clock)
-            took = _drive(_path(folder, name, method), _request(name, method), clients, rounds // clients + 1)
+            took = drive(_path(folder, name, method), _request(name, method), clients, rounds // clients + 1)
             cpu[name].append((time.clock_gettime(clock) - before) / (len(took) * clients))
             seconds[name] += took
     wall_of = {name: median(seconds[name]) for name in SERVERS}
@@ -90,10 +90,10 @@ def _measure_idle(folder: Path, rounds: int, idle_clients: int) -> Row:
     path, request = _path(folder, "rpc", "query"), _request("rpc", "query")
     alone, beside = list[float](), list[float]()
     for _ in range(REPEATS):
-        alone += _drive(path, request, CLIENTS, rounds // CLIENTS + 1)
+        alone += drive(path, request, CLIENTS, rounds // CLIENTS + 1)
         with ExitStack() as stack:
             _connect(stack, path, idle_clients)
-            beside += _drive(path, request, CLIENTS, rounds // CLIENTS + 1)
+            beside += drive(path, request, CLIENTS, rounds // CLIENTS + 1)
     figures = tuple(
         Figure(f"{name}_us_p99", us(percentile(walls, 0.99)))
         for name, walls in (("alone", alone), ("beside", beside))
@@ -102,7 +102,7 @@ def _measure_idle(folder: Path, rounds: int, idle_clients: int) -> Row:
     return Row(of, percentile(beside, 0.99) / percentile(alone, 0.99), "the same alone", figures, IDLE_GOAL)
 
 
-def _drive(path: Path, request: bytes, clients: int, rounds: int) -> list[float]:
+def drive(path: Path, request: bytes, clients: int, rounds: int) -> list[float]:
     """Each round all clients ask, then all are answered; seconds of each round."""
     walls = list[float]()
     with ExitStack() as stack:
@@ -194,7 +194,8 @@ def _an_answer() -> Answer:
         )
         for n in range(MEMORIES)
     ]
-    return Answer(memories, "\n".join(memory.text for memory in memories), Watermark(900, 900, 0, 0.0))
+    context = "\n".join(memory.text for memory in memories)
+    return Answer(memories=memories, context=context, watermark=Watermark(900, 900, 0, 0.0))
 
 
 class _QueryParams(NoParams, frozen=True, kw_only=True):

@@ -13,10 +13,16 @@ import anyio
 
 from daemon.asking.answer_types import Answer
 from daemon.asking.answers import Answerer
+from daemon.asking.deep.calls import AsksModel
+from daemon.asking.deep.deepening import Deepening
+from daemon.asking.deep.levels import PROMPT_BYTES_MAX
+from daemon.asking.grounded import Grounding
 from daemon.asking.query_params import QueryParams
 from daemon.building.compaction import Compactor
 from daemon.building.deciding import Deciding, DecidingParameters
 from daemon.building.worker import Worker, WorkerParameters
+from daemon.chat.model import EndpointLanguageModel
+from daemon.config_query import Query
 from daemon.erasure.erasing import Erasing
 from daemon.erasure.forgetting import Forgetter
 from daemon.memories import MEMORIES_BYTES, MEMORIES_MAX, Memories
@@ -134,8 +140,16 @@ def build_parts(
     deciding: DecidingParameters | None = None,
     compared_by: Embedder | None = None,
     online: EventTreeParameters | None = None,
+    answers_by: EndpointLanguageModel | None = None,
+    asking: Query | None = None,
+    asks: AsksModel | None = None,
+    prompt_bytes_max: int = PROMPT_BYTES_MAX,
 ) -> Parts:
-    """The parts, built as daemon/app.py does it. Without `online` nothing is compacted in the background."""
+    """The parts, built as daemon/app.py does it. Without `online` nothing is compacted in the background.
+
+    `answers_by` writes answers in words, within the bounds of `asking`; `asks` is what mode `deep` asks, in
+    prompts of so many bytes.
+    """
     model = model or ScriptedModel()
     embedder = embedder or ScriptedEmbedder()
     reported = Reported()
@@ -149,6 +163,7 @@ def build_parts(
     compactor = Compactor(log, memories, working, source, trees, clock, patience_s=PATIENCE_S)
     if working.compacting is not None:
         working.compacting.gives_way = compactor.running.__contains__
+    bounds = (budget or Budget(0, 0, clock), asking or Query())
     answerer = Answerer(
         log.keys,
         log,
@@ -158,6 +173,13 @@ def build_parts(
         lambda user: compactor.count_planned(user) + working.count_planned(user),
         clock,
         give_out=given_out.note,
+        grounding=None if answers_by is None else Grounding(log, log, answers_by, *bounds),
+        make_deepening=None
+        if asks is None
+        else lambda recalling: Deepening(
+            log, log, memories, recalling, asks, budget or Budget(0, 0, clock), prompt_bytes_max, working.refresh
+        ),
+        bounds=asking,
     )
     erasing = erasing_without_a_server(log, log.path.parent, clock, reported)
     forgetter = Forgetter(erasing, memories, wait_s=5)

@@ -29,7 +29,7 @@ from events.appending import Batch
 from events.backup import read_forgotten, verify_copy
 from events.envelope import NewEvent
 from events.log import EventLog
-from events.schema import MIGRATIONS
+from events.migrations import MIGRATIONS
 from events.tombstones import Tombstone
 from tests.builders import KEYS, MONDAY, SECRET, a_forgetting, a_turn
 from tests.stored import damage, stored_bytes, stored_rows, stored_tables

@@ -16,7 +16,7 @@ from daemon import cli, command_line
 from daemon.lifecycle import DirectoryInUse, lock_directory
 from events.errors import InvalidInput, LogDamaged, StoreIsNewer, StoreUnusable
 from events.log import EventLog
-from events.schema import MIGRATIONS
+from events.migrations import MIGRATIONS
 from tests.builders import ManualClock, a_turn
 from tests.stored import damage
 

@@ -89,6 +89,13 @@ OTHERS: dict[str, object] = {
     "agpr.entity_weight": 0.1,
     "search.map_from_mb": 64,
     "search.graph_from_nodes": 200_000,
+    "query.calls_max": 8,
+    "query.calls_limit": 32,
+    "query.model_tokens_max": 20_000,
+    "query.model_tokens_limit": 100_000,
+    "query.timeout_s": 5.0,
+    "query.timeout_limit_s": 60.0,
+    "query.answer_context_tokens": 3_000,
 }
 # The key that switches a chat model on, by its being set.
 SWITCH = "models.chat_model"

@@ -21,6 +21,7 @@ from daemon.bus.nats_bus import NatsBus
 from daemon.bus.subjects import turn_subject
 from daemon.erasure.erasing import Erasing
 from daemon.erasure.forgetting import Forgetter
+from daemon.erasure.own_words import own_words
 from daemon.erasure.receipts import Receipt
 from daemon.folding import fold_from_nothing
 from events.dead_letters import DeadLetter
@@ -265,6 +266,41 @@ async def test_words_that_others_say_too_are_no_residue(tmp_path: Path, clock: M
 
         assert (receipt.residues, receipt.complete) == (0, True)
         assert SECRET_TEXT.encode() in stored_bytes(store.parts.log.path)
+
+
+async def test_words_that_stand_in_the_files_of_any_store_are_no_residue(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    """Of short texts samples are short: "esources" stands in the schema, "istening" in the log of nats-server."""
+    said = ("Resources", "Newsletters", "Listening", "connections", "Compression", "consumers", "authorization")
+    async with an_empty_store(tmp_path, clock) as store:
+        places = await store.publish(*(a_message(text) for text in said))
+        turns = [
+            a_turn(text, turn_id=f"t{n}", bus=place)
+            for n, (text, place) in enumerate(zip(said, places, strict=True))
+        ]
+        await store.parts.log.append(a_batch(*turns))
+        receipt = await store.forget()
+
+        assert store.residues() == set()
+        assert (receipt.residues, receipt.complete, receipt.bus_messages_erased) == (0, True, len(said))
+        assert receipt.scan_windows >= 2 * len(said)
+
+
+def test_what_the_files_hold_of_themselves_names_nobody(tmp_path: Path) -> None:
+    stream = tmp_path / "nats" / "jetstream" / "$G" / "streams" / "MEMFOREST"
+    stream.mkdir(parents=True)
+    (stream / "meta.inf").write_text(
+        '{"name":"MEMFOREST","subjects":["memforest.turns.quexalto.*"],"max_consumers":1}'
+    )
+    (tmp_path / "nats" / "nats.log").write_text(
+        '[INF] Server is ready\n[ERR] Publish Violation - Subject "quexalto"\n'
+    )
+
+    words = own_words(tmp_path)
+
+    assert [each in words for each in (b"max_consumers", b"Server is ready", b"memories")] == [True] * 3
+    assert b"quexalto" not in words
 
 
 async def test_a_retraction_that_was_cut_off_before_the_write_ahead_log_was_emptied_is_finished(

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
+from daemon.asking.answer_judging import AnswerJudge
 from daemon.asking.differences import Differences
 from daemon.asking.history import History
 from daemon.asking.listings import Listings
@@ -28,6 +29,7 @@ from daemon.disk import Disk
 from daemon.extraction_watch import ExtractionWatch
 from daemon.ingest import Ingest
 from daemon.ledger_totals import LedgerTotals
+from daemon.models.query_spending import QuerySpending
 from daemon.offline.language_model import OfflineLanguageModel
 from daemon.parked import Parked
 from daemon.serving.calls import Tally
@@ -72,6 +74,7 @@ def handlers(parts: Parts, clock: ManualClock) -> Handlers:
         OfflineLanguageModel(),
         ScriptedEmbedder(),
         parts.worker.engine.budget,
+        QuerySpending(parts.log, clock),
         ExtractionWatch(LedgerTotals(parts.log, clock), Reported()),
     )
     status = Status(
@@ -92,6 +95,7 @@ def handlers(parts: Parts, clock: ManualClock) -> Handlers:
         Answering(
             log=parts.log,
             answerer=parts.answerer,
+            answer_judge=AnswerJudge(parts.log, None, parts.worker.engine.budget),
             listings=Listings(parts.log, parts.memories),
             structures=structures,
             tree_nodes=TreeNodesReader(parts.log, parts.memories),

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from daemon.models.limiter import (
+    ASKED_IN_A_ROW,
     EASE,
     FLOOR_GROWS,
     KINDS_MAX,
@@ -334,4 +335,24 @@ async def test_waiters_that_gave_up_take_no_room_without_end() -> None:
             await limiter.acquire(limiter.queue_up(1))
 
     assert limiter.waiting == 0
-    assert len(limiter._heap) <= LEFT_MIN + 1
+    assert len(limiter._work._heap) <= LEFT_MIN + 1
+
+
+async def test_work_has_one_slot_in_a_few_however_many_questions_of_people_wait() -> None:
+    limiter, order = AdaptiveLimiter(1), list[int]()
+
+    async def call(priority: int) -> None:
+        async with limiter.hold(priority):
+            order.append(priority)
+
+    await limiter.acquire(limiter.queue_up(0))
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3 * ASKED_IN_A_ROW):
+            tasks.start_soon(call, -1)
+        for priority in (1, 0):
+            tasks.start_soon(call, priority)
+        await wait_until(lambda: limiter.waiting == 3 * ASKED_IN_A_ROW + 2)
+        limiter.release()
+
+    some = [-1] * ASKED_IN_A_ROW
+    assert order == [*some, 0, *some, 1, *some]

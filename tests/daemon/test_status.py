@@ -18,6 +18,8 @@ from daemon.ingest import Ingest
 from daemon.ledger_totals import LedgerTotals
 from daemon.models.budget import Budget
 from daemon.models.endpoint import EndpointState
+from daemon.models.query_spending import QuerySpending
+from daemon.models.query_tasks import QueryTask
 from daemon.offline.language_model import OfflineLanguageModel
 from daemon.status import ModelsInUse, Status, StatusParams
 from daemon.status_shown import DaemonStatus, EndpointShown, show_endpoint
@@ -51,11 +53,17 @@ def build(parts: Parts, clock: ManualClock) -> Callable[..., Status]:
     """A `Status` over real parts; what is said of the models is handed in."""
     bus = NatsBus("nats://127.0.0.1:1")
 
-    def build(budget: Budget | None = None, chat: EndpointShown | None = None, price: str | None = None) -> Status:
+    def build(
+        budget: Budget | None = None,
+        chat: EndpointShown | None = None,
+        price: str | None = None,
+        queries: QuerySpending | None = None,
+    ) -> Status:
         models = ModelsInUse(
             OfflineLanguageModel(),
             ScriptedEmbedder(),
             budget or Budget(0, 0, clock),
+            queries or QuerySpending(parts.log, clock),
             ExtractionWatch(LedgerTotals(parts.log, clock), Reported()),
             chat=lambda: chat,
             price_missing=price,
@@ -86,7 +94,8 @@ async def test_models_that_run_here_have_no_endpoint_no_limit_and_no_share(build
     assert (shown.extraction.answers, shown.extraction.zero_share, shown.extraction.trouble) == (0, None, None)
     assert shown.ledger.today == shown.ledger.in_all
     assert shown.ledger.in_all == dict.fromkeys(
-        ("extract", "judge", "summarise", "merge"), SpentShown(0, 0, 0, 0, 0.0)
+        ("extract", "judge", "summarise", "merge", "plan", "rank", "check", "answer", "grade"),
+        SpentShown(0, 0, 0, 0, 0.0),
     )
 
 
@@ -144,6 +153,23 @@ async def test_what_was_spent_stands_by_task_with_its_cost(
     assert (ledger.today["extract"], ledger.today["merge"].calls) == (one, 0)
     assert (ledger.in_all["extract"], ledger.in_all["merge"]) == (two, one)
     assert ledger.price_missing == "gpt"
+
+
+async def test_what_questions_took_stands_beside_it(
+    build: Callable[..., Status], answers: Answers, clock: ManualClock
+) -> None:
+    queries = QuerySpending(answers.log, clock)
+    status = build(queries=queries)
+    await answers.extract(1, ASKED)
+    queries.note(ALICE, QueryTask.PLAN, ASKED)
+    clock.advance(DAY_MS)
+    queries.note(ALICE, QueryTask.PLAN, ASKED)
+    queries.note(None, QueryTask.GRADE, ASKED)
+    ledger = (await ask(status)).ledger
+
+    one, two = SpentShown(1, 100, 60, 10, 0.0015), SpentShown(2, 200, 120, 20, 0.003)
+    assert (ledger.today["extract"].calls, ledger.today["plan"], ledger.today["grade"]) == (0, one, one)
+    assert (ledger.in_all["extract"], ledger.in_all["plan"], ledger.in_all["grade"]) == (one, two, one)
 
 
 async def test_a_budget_says_what_is_spent_of_what_and_until_when_work_waits(

@@ -22,7 +22,8 @@ from events.backup import (
 from events.erasure import erase_slice
 from events.errors import LogDamaged, StoreIsNewer, StoreUnusable
 from events.log import EventLog
-from events.schema import MIGRATIONS, open_reader
+from events.migrations import MIGRATIONS
+from events.schema import open_reader
 from events.tombstones import Tombstone, plant_tombstones
 from tests.builders import KEYS, MONDAY, SECRET, a_forgetting, a_turn
 from tests.stored import damage, stored_rows, stored_tables

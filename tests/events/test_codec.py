@@ -69,6 +69,7 @@ GOLDEN = Path(__file__).parent / "golden"
 A = bytes.fromhex("aa" * 16)
 B = bytes.fromhex("bb" * 16)
 C = bytes.fromhex("cc" * 16)
+PROMPT = bytes.fromhex("dd" * 8)
 USAGE = Usage(1, 2, 3, 4, 5, 6, 7, 8)
 
 # What the golden files hold. A file that was released once must be read like this for ever.
@@ -280,6 +281,54 @@ EXPECTED: dict[str, Event] = {
         model="small-2",
         request=C,
         usage=USAGE,
+    ),
+    # Since then answers say which wording of the question they are to.
+    "facts.extracted.v5": FactsExtracted(
+        generation=1,
+        chunk=A,
+        turns=(3, 4, 6),
+        context=(2,),
+        covers=(3, 4, 5),
+        replaces=8,
+        model="offline-1",
+        facts=TWO_FACTS,
+        request=C,
+        usage=USAGE,
+        missed=2,
+        aliases=(Alias("Alice", "Ally", 1),),
+        prompt=PROMPT,
+    ),
+    "interval.summarised.v3": IntervalSummarised(
+        generation=2,
+        digest=A,
+        sources=(3, 9),
+        model="offline-1",
+        text="A move.",
+        request=C,
+        usage=USAGE,
+        prompt=PROMPT,
+    ),
+    "nodes.merged.v4": NodesMerged(
+        generation=1,
+        unit=A,
+        members=(A, B),
+        sources=(9, 11),
+        model="offline-1",
+        text="One text.",
+        request=C,
+        usage=USAGE,
+        loss=12345,
+        extractive=True,
+        prompt=PROMPT,
+    ),
+    "pairs.judged.v2": PairsJudged(
+        generation=1,
+        pairs=(JudgedPair(Pointer(9, 0), Pointer(5, 1), PairVerdict.SUPERSEDES),),
+        sources=(5, 9),
+        model="small-2",
+        request=C,
+        usage=USAGE,
+        prompt=PROMPT,
     ),
     "work.resumed.v1": WorkResumed(parked=7, task=Task.EXTRACT, request=B, turns=(3, 4), covers=(3, 5)),
 }

@@ -30,8 +30,9 @@ from events.errors import LogClosed, StoreUnusable
 from events.gate import Verdict
 from events.integrity import check_start
 from events.log import EventLog, LogReader
+from events.migrations import MIGRATIONS
 from events.reading import read_user
-from events.schema import MIGRATIONS, copies_before_migration, open_writer
+from events.schema import copies_before_migration, open_writer
 from events.wal import MOVE_AT_PAGES, wal_bytes
 from tests.builders import KEYS, SECRET, ManualClock, a_batch, a_forgetting, a_turn, seeded_nonces
 from tests.stored import stored_bytes, stored_rows

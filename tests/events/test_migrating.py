@@ -16,20 +16,23 @@ import pytest
 
 from daemon.folding import fold_from_nothing
 from daemon.upkeep.restore import restore_backup
+from events.appending import append_batches
 from events.envelope import NewEvent, RecordedEvent
 from events.errors import StoreUnusable
 from events.gate import Verdict
 from events.integrity import Walk, check_start
-from events.ledger import read_parked
+from events.ledger import read_parked, read_tokens_by_user
 from events.log import EventLog
 from events.memory import Usage, WorkParked
+from events.migrations import MIGRATIONS
+from events.query_usage import Spent, add_query_usage
 from events.reading import read_events
 from events.registry import read_user_references
-from events.schema import APPLICATION_ID, MIGRATIONS, copies_before_migration, open_reader, open_writer
+from events.schema import APPLICATION_ID, copies_before_migration, open_reader, open_writer
 from projections.digests import digest_memory
 from projections.memory import MemoryParameters
 from projections.memtree.shape import TreeShape
-from tests.builders import KEYS, SECRET, ManualClock, a_resuming, seeded_nonces
+from tests.builders import KEYS, SECRET, ManualClock, a_batch, a_resuming, a_turn, an_extraction, seeded_nonces
 from tests.stored import stored_rows, stored_tables
 
 SCHEMA_1 = Path(__file__).parent.parent / "data" / "schema_1.sql"
@@ -206,6 +209,27 @@ async def test_a_backup_of_the_older_release_is_restored_as_a_store_of_today(
     ((facts,),) = stored_rows(old_store, "SELECT facts FROM digests WHERE user = ?", ALICE)
     assert digest_memory(memory).facts == facts
     assert copies_before_migration(tmp_path / "data" / "events.db") == []
+
+
+async def test_a_store_without_what_questions_took_is_as_it_was_and_counts_them_from_now_on(
+    log_path: Path, clock: ManualClock
+) -> None:
+    """Schema 2 had the ledger, and questions were on a budget in memory alone."""
+    ledger = MIGRATIONS[:2]
+    with closing(open_writer(log_path, clock(), SECRET, ledger)) as connection:
+        append_batches(connection, [a_batch(a_turn(), an_extraction((1,)))], KEYS, seeded_nonces(6), clock())
+    before = stored_tables(log_path)
+    log = await opened(log_path, clock)
+    after = stored_tables(log_path)
+    await log.write(partial(add_query_usage, spent={Spent(ALICE, MONDAY_DAY, "plan"): Usage(prompt_tokens=5)}))
+    tokens = await log.read(partial(read_tokens_by_user, day=MONDAY_DAY))
+    await log.close()
+    (copy,) = copies_before_migration(log_path)
+
+    assert stored_rows(copy, "PRAGMA user_version") == [(2,)]
+    assert (len(before["events"]), len(before["ledger"])) == (2, 1)
+    assert after == {**before, "query_usage": []}
+    assert tokens == {ALICE: 5}
 
 
 def test_a_reader_does_not_open_a_store_that_is_to_be_migrated(old_store: Path) -> None:

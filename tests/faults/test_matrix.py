@@ -10,8 +10,8 @@ TESTS = Path(__file__).resolve().parents[1]
 ROWS = {*range(1, 14), *range(15, 20), 21, *range(23, 37), 38, *range(40, 44)}
 DEFECTS = {
     *(f"A{number}" for number in range(1, 16)),
-    *(f"B{number}" for number in (1, 2, 3, 8, 9, 10)),
-    *(f"C{number}" for number in (*range(3, 10), 14)),
+    *(f"B{number}" for number in (1, 2, 3, 5, 6, 8, 9, 10)),
+    *(f"C{number}" for number in (*range(1, 11), 14)),
 }
 PAINS = {"P1", "P2", "P4", "P5", "P7", "P8", "P10"}
 

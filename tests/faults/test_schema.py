@@ -20,8 +20,9 @@ from events.errors import LogDamaged
 from events.integrity import check_start
 from events.log import EventLog
 from events.memory import ExtractedFact, FactsExtracted, Word
+from events.migrations import MIGRATIONS
 from events.reading import read_user
-from events.schema import MIGRATIONS, copies_before_migration
+from events.schema import copies_before_migration
 from projections.digests import digest_memory
 from tests.builders import (
     KEYS,
@@ -44,7 +45,8 @@ BOB = KEYS.user("bob")
 ENDLESS = """
 import sys
 from pathlib import Path
-from events.schema import MIGRATIONS, open_writer
+from events.migrations import MIGRATIONS
+from events.schema import open_writer
 
 FILL = '''WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT randomblob(1000) FROM n'''
 open_writer(Path(sys.argv[1]), 0, migrations=(*MIGRATIONS, f'''CREATE TABLE added (x);

@@ -68,6 +68,10 @@ def on_a_terminal(daemon: FakeDaemon, *arguments: str) -> str:
         (["--until", "2024-07-01"], {"filters": {"said_before": "2024-07-01"}}),
         (["--valid-at", "2024-07-01"], {"valid_at": "2024-07-01"}),
         (["--between", "2024-07-01", "2024-07-02"], {"between": ["2024-07-01", "2024-07-02"]}),
+        (
+            ["--mode", "forest", "--family", "scene", "--family", "entity", "--no-vectors"],
+            {"mode": "forest", "families": ["scene", "entity"], "vectors": False},
+        ),
         (["--mode", "flat", "--explain", "--open-groups"], {"mode": "flat", "explain": True, "open_groups": True}),
     ],
 )
@@ -199,6 +203,25 @@ def test_a_terminal_shows_how_the_answer_came_about(daemon: FakeDaemon) -> None:
     shown = on_a_terminal(daemon, "alice", "Where?", "--explain")
 
     for piece in ("s = BM25 + 0.6 of each neighbour", "v = 0.85 s + 0.15 p", "Rex 2.50", "roles", "in c1", "1*"):
+        assert piece in shown
+
+
+def test_a_terminal_shows_which_trees_were_gone_down(daemon: FakeDaemon) -> None:
+    tree = {
+        "id": "t1",
+        "kind": "entity",
+        "scope": "rex",
+        "score": 0.75,
+        "by_root": None,
+        "by_fact": 0.75,
+        "leaves": 4,
+    }
+    browsed = {"by": "vectors", "trees": [tree], "levels": 2, "leaves": 7, "loose": 1}
+    explanation: dict[str, Any] = {**ANSWER["explanation"], "browsed": browsed}
+    daemon.answers["query"] = lambda _: {**ANSWER, "explanation": explanation}
+    shown = on_a_terminal(daemon, "alice", "Where?", "--explain")
+
+    for piece in ("entity", "rex", "0.750", "Went down by vectors, 2 levels to 7 memories; 1 in no tree."):
         assert piece in shown
 
 

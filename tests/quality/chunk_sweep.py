@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from daemon.offline.extraction import extract_facts
 from events.memory import ExtractedFact
+from memforest.bench.evidence import recall_at, recall_within
 from projections.facts.labels import normalise_label
 from projections.memory import MemoryParameters
 from projections.ports import ChunkText, TurnText
@@ -21,7 +22,7 @@ from projections.recall.tokens import terms
 from tests.quality.growing import content_of, events_of, gardener
 from tests.quality.in_process import Remembered, read_remembered
 from tests.quality.locomo import Category, Conversation, Question, Session
-from tests.quality.measure import recall_at, recall_within, recall_worded
+from tests.quality.measure import recall_worded
 from tests.quality.tables import Cell, Table
 
 # The whole session is one chunk of more turns than any has.

@@ -6,8 +6,9 @@ What the daemon answers, without its dates in the context; and fast enough to tr
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
@@ -17,10 +18,12 @@ from numpy.typing import NDArray
 from daemon.building.worker import Worker
 from daemon.memories import Memories
 from daemon.offline.language_model import OfflineLanguageModel
+from daemon.reading.time_questions.reader import read_time_question
 from daemon.texts import read_texts
 from events.log import EventLog
 from events.reading import read_events
 from events.session import TurnRecorded
+from memforest.bench.evidence import Retrieved, recall_at, recall_within, reciprocal_rank
 from projections.memory import MemoryParameters
 from projections.recall.agpr import AgprParameters
 from projections.recall.answering import RecallRequest, Recollection, recall
@@ -30,14 +33,7 @@ from tests.bus_in_use import Reported
 from tests.daemon.parts_in_use import QUICK
 from tests.quality.growing import events_of
 from tests.quality.locomo import Category, Conversation, Question
-from tests.quality.measure import (
-    Retrieved,
-    Scores,
-    recall_at,
-    recall_within,
-    recall_worded,
-    reciprocal_rank,
-)
+from tests.quality.measure import Scores, recall_worded
 from tests.waiting import wait_until
 
 BUILD_WITHIN_S = 600.0
@@ -62,7 +58,7 @@ class Remembered:
 
     def ask(self, question: str, k: int, parameters: AgprParameters, vector: Vectors | None) -> Recollection:
         """The k best."""
-        return recall(self.nodes, RecallRequest(question, k, parameters, vector))
+        return recall(self.nodes, self._request(question, k, parameters, vector))
 
     def first(self, question: str, k: int, parameters: AgprParameters, vector: Vectors | None) -> list[Retrieved]:
         """The k best, as they are measured."""
@@ -72,8 +68,8 @@ class Remembered:
         self, question: str, characters: int, parameters: AgprParameters, vector: Vectors | None
     ) -> list[Retrieved]:
         """As many as have so many characters."""
-        request = RecallRequest(question, K_WITHIN_BUDGET, parameters, vector, characters_max=characters)
-        return self._retrieved(recall(self.nodes, request))
+        request = self._request(question, K_WITHIN_BUDGET, parameters, vector)
+        return self._retrieved(recall(self.nodes, replace(request, characters_max=characters)))
 
     def score(self, question: Question, parameters: AgprParameters, vector: Vectors | None) -> Scores:
         """Each measure as a user would ask for it: so many memories, or so many characters."""
@@ -91,6 +87,11 @@ class Remembered:
             recall_worded(budgets[4_000], question, 4_000),
         )
 
+    def _request(self, question: str, k: int, parameters: AgprParameters, vector: Vectors | None) -> RecallRequest:
+        """As the daemon asks; relative dates count from the end of the conversation, states are not looked up."""
+        end = max(session.turns[-1].said_at for session in self.conversation.sessions if session.turns)
+        return RecallRequest(question, k, parameters, vector, time=read_time_question(question, end))
+
     def _retrieved(self, found: Recollection) -> list[Retrieved]:
         ids = [memory.node.id for memory in found.memories]
         return [Retrieved(self.turn_ids[each], self.texts[each]) for each in ids]
@@ -98,38 +99,43 @@ class Remembered:
 
 async def remember(conversations: Iterable[Conversation]) -> list[Remembered]:
     """Build the Memories of the conversations with the offline model, as the daemon does."""
+    asked = list(conversations)
+    async with building(asked) as (log, memories):
+        return [await read_remembered(log, memories, conversation) for conversation in asked]
+
+
+@asynccontextmanager
+async def building(conversations: Sequence[Conversation]) -> AsyncGenerator[tuple[EventLog, Memories]]:
+    """The log and the Memories once they are built, while they are needed."""
     with tempfile.TemporaryDirectory(prefix="mf-") as folder:
         clock = ManualClock()
         log = await EventLog.open(Path(folder) / "events.db", clock, seeded_nonces(1), SECRET)
         try:
-            return await _build(log, clock, list(conversations))
+            memories = Memories(log, MemoryParameters(), Reported())
+            worker = Worker(log, memories, OfflineLanguageModel(), QUICK, clock, Reported())
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(memories.follow)
+                tasks.start_soon(worker.run)
+                await _build(log, memories, worker, conversations)
+                yield log, memories
+                tasks.cancel_scope.cancel()
         finally:
             await log.close()
 
 
-async def _build(log: EventLog, clock: ManualClock, conversations: list[Conversation]) -> list[Remembered]:
-    memories = Memories(log, MemoryParameters(), Reported())
-    worker = Worker(log, memories, OfflineLanguageModel(), QUICK, clock, Reported())
-    found: list[Remembered] = []
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(memories.follow)
-        tasks.start_soon(worker.run)
-        for conversation in conversations:
-            for events in events_of(conversation):
-                await log.append(a_batch(*events))
-        users = [KEYS.user(conversation.conversation_id) for conversation in conversations]
-        for user in users:
-            await memories.catch_up(user)
+async def _build(log: EventLog, memories: Memories, worker: Worker, conversations: Sequence[Conversation]) -> None:
+    for conversation in conversations:
+        for events in events_of(conversation):
+            await log.append(a_batch(*events))
+    for conversation in conversations:
+        await memories.catch_up(KEYS.user(conversation.conversation_id))
 
-        def is_built() -> bool:
-            built = memories.loaded().values()
-            whole = sum(memory.user_seq for memory in built) == log.head
-            return not worker.in_flight and whole and not any(memory.pending() for memory in built)
+    def is_built() -> bool:
+        built = memories.loaded().values()
+        whole = sum(memory.user_seq for memory in built) == log.head
+        return not worker.in_flight and whole and not any(memory.pending() for memory in built)
 
-        await wait_until(is_built, timeout_s=BUILD_WITHIN_S)
-        found += [await read_remembered(log, memories, conversation) for conversation in conversations]
-        tasks.cancel_scope.cancel()
-    return found
+    await wait_until(is_built, timeout_s=BUILD_WITHIN_S)
 
 
 async def read_remembered(log: EventLog, memories: Memories, conversation: Conversation) -> Remembered:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from events.time import Instant, to_datetime
+from memforest.bench.evidence import Retrieved, longest_prefix, recall_at, recall_within, reciprocal_rank
 from projections.recall.agpr import NO_EMBEDDER, fuse, rank, smooth, top_rows
 from projections.recall.lexical import LexicalIndex
 from projections.recall.tokens import query_terms, terms
@@ -24,14 +25,6 @@ if TYPE_CHECKING:
 CHUNK_TURNS = 2  # b of paper B, Eq. B5
 DEPTH = 50  # memories asked for; 8,000 characters hold fewer chunks than that
 ANSWER = 10  # the k of AGPR: the first ten of the deep ranking are the answer to k = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Retrieved:
-    """A memory of an answer: its text, and the turns it may be credited with."""
-
-    turn_ids: frozenset[str]
-    text: str
 
 
 # Answers one question with at most that many memories, best first.
@@ -67,47 +60,16 @@ def without_repeats(ranking: Iterable[Retrieved]) -> list[Retrieved]:
     return kept
 
 
-def recall_at(ranking: Sequence[Retrieved], gold: frozenset[str], k: int) -> float:
-    """The share of the gold turns that the first k memories carry."""
-    return _carried(ranking[:k], gold)
-
-
-def recall_within(ranking: Iterable[Retrieved], gold: frozenset[str], characters: int) -> float:
-    """The share in the longest prefix of at most so many characters; the first text that does not fit ends it."""
-    return _carried(_prefix(ranking, characters), gold)
-
-
 def recall_worded(ranking: Iterable[Retrieved], question: Question, characters: int) -> float:
     """The same, of the gold turns whose share of the answer stands in the texts that carry them.
 
     A fact is one sentence of its turn, and may not be the one that answers.
     """
     said: dict[str, set[str]] = {}
-    for memory in _prefix(ranking, characters):
+    for memory in longest_prefix(ranking, characters):
         for turn_id in memory.turn_ids & question.gold:
             said.setdefault(turn_id, set()).update(terms(memory.text))
     return sum(question.words[turn_id] <= words for turn_id, words in said.items()) / len(question.gold)
-
-
-def _prefix(ranking: Iterable[Retrieved], characters: int) -> list[Retrieved]:
-    prefix: list[Retrieved] = []
-    for memory in ranking:
-        characters -= len(memory.text)
-        if characters < 0:
-            break
-        prefix.append(memory)
-    return prefix
-
-
-def reciprocal_rank(ranking: Iterable[Retrieved], gold: frozenset[str]) -> float:
-    """1 / the rank of the first memory that carries a gold turn, 0 without one."""
-    hits = (1 / place for place, memory in enumerate(ranking, start=1) if memory.turn_ids & gold)
-    return next(hits, 0.0)
-
-
-def _carried(memories: Iterable[Retrieved], gold: frozenset[str]) -> float:
-    carried = {turn_id for memory in memories for turn_id in memory.turn_ids}
-    return len(carried & gold) / len(gold)
 
 
 def score(answer: Iterable[Retrieved], question: Question) -> Scores:

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import anyio
 import numpy as np
+from sklearn.metrics import roc_auc_score
 
 from daemon.config_values import ConfigInvalid
+from daemon.offline.embedder import HashingEmbedder
 from daemon.offline.multilingual import MultilingualEmbedder
 from daemon.offline.static import StaticEmbedder
 from projections.ports import Embedder
@@ -23,6 +25,7 @@ from projections.recall.agpr import MULTILINGUAL, NO_EMBEDDER, STATIC, AgprParam
 from tests.quality.chunk_sweep import sweep_chunks
 from tests.quality.compression_runs import RUNS, print_runs
 from tests.quality.decisions import decide_on, decisions_table, joins_agree, scenes_agree
+from tests.quality.forest_runs import ask_forest
 from tests.quality.in_process import (
     Embed,
     Remembered,
@@ -41,7 +44,7 @@ EMBEDDERS: dict[str, tuple[Callable[[], Embedder], AgprParameters]] = {
     "static": (StaticEmbedder, STATIC),
     "multilingual": (MultilingualEmbedder, MULTILINGUAL),
 }
-PARTS = ("chunks", "core", *EMBEDDERS, "languages", "decisions", "daemon")
+PARTS = ("chunks", "core", *EMBEDDERS, "forest", "languages", "decisions", "daemon")
 # How the defaults of chunks and trees were chosen; only when they are named.
 SWEEPS = ("sweep_chunks", "sweep_targets", "sweep_budgets", "sweep_refreshes")
 PAIRS = 500
@@ -72,6 +75,8 @@ def main(parts: Sequence[str]) -> int:
         _print_languages(path.parent)
     if "decisions" in wanted:
         anyio.run(_print_decisions, path)
+    if "forest" in wanted:
+        _print_forest(path)
     if "daemon" in wanted:
         rows = anyio.run(measure_daemon, path, load_conversations(path))
         _print_categories("core, the daemon as installed", rows)
@@ -152,6 +157,27 @@ async def _print_decisions(path: Path) -> None:
             f" with a common fact: in both {both}, in English only {in_english}, in Chinese only {in_chinese}",
             flush=True,
         )
+
+
+def _print_forest(path: Path) -> None:
+    """Modes `agpr` and `forest` of the same Memories, and how well confidence tells adversarial questions."""
+    makes = {"core": (HashingEmbedder, NO_EMBEDDER), **EMBEDDERS}
+    for name, (make, parameters) in makes.items():
+        try:
+            embedder = make()
+        except ConfigInvalid as error:
+            print(f"{name}: {error}", flush=True)
+            continue
+        asked = anyio.run(ask_forest, load_conversations(path, adversarial=True), embedder, parameters)
+        for mode in ("agpr", "forest"):
+            rows = [(each.category, each.scores[mode]) for each in asked if each.scores]
+            _print_categories(f"{name}, mode {mode}", rows)
+        answerable = np.array([each.category != Category.ADVERSARIAL for each in asked])
+        for what, values in (
+            ("confidence", [each.confidence for each in asked]),
+            ("the best score", [each.top for each in asked]),
+        ):
+            print(f"{name}, forest, AUROC of {what}: {roc_auc_score(answerable, values):.3f}", flush=True)
 
 
 def _print_languages(folder: Path) -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 import anyio
 
 from memforest import AsyncClient, Client
+from memforest.bench.evidence import Retrieved, recall_at, recall_within, reciprocal_rank
 from memforest.locomo import read_locomo
 from memforest.publishing import publish, wait_until_built
 from memforest.types import Answer
 from tests.quality.locomo import Category, Conversation, Question
-from tests.quality.measure import Retrieved, Scores, recall_at, recall_within, recall_worded, reciprocal_rank
+from tests.quality.measure import Scores, recall_worded
 from tests.system.daemon_process import DaemonProcess, running_daemon
 
 CHARACTERS_PER_TOKEN = 4  # what the daemon counts for a token (README, "Asking")

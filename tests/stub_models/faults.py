@@ -15,7 +15,11 @@ from enum import Enum
 from typing import Final
 
 # Kinds of requests; a filter may also say "chat" for all but the last.
-CHAT_KINDS: Final = ("extract", "judge", "summarise", "merge", "repair", "again", "probe", "other")
+CHAT_KINDS: Final = (
+    *("extract", "judge", "summarise", "merge", "repair", "again", "probe"),
+    *("plan", "rank", "check", "answer", "grade"),  # of queries
+    "other",
+)
 EMBED: Final = "embed"
 
 _PIECE = re.compile(r"(\w+)(?:=([^@*#]*))?(?:@(\w+))?(?:\*(\d*\.?\d+))?(?:#(\d+))?")
@@ -57,7 +61,7 @@ CATALOGUE: Final[Mapping[str, tuple[Where, str]]] = {
     "empty_content": (Where.CHAT, "a message whose content is empty, as thinking models leave it"),
     "wrong_schema": (Where.CHAT, "JSON with other keys"),
     "wrong_types": (Where.CHAT, "JSON with the right keys and values of other types"),
-    "unknown_ids": (Where.CHAT, "facts from turns that were not shown"),
+    "unknown_ids": (Where.CHAT, "facts from turns, or answers from memories, that were not shown"),
     "injection": (Where.CHAT, "an answer that tells its reader what to do"),
     "tool_call": (Where.CHAT, "a call of a tool in place of an answer"),
     "empty_facts": (Where.CHAT, "no facts, whatever was said"),

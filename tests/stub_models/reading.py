@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 
+from tests.stub_models import asking
 from tests.stub_models.sentences import (
     TOPIC,
     Said,
@@ -29,6 +30,14 @@ from tests.stub_models.spoiling import INJECTION
 _FACTS: Final = ("extract", "again")
 # And those whose answer is a text for others.
 _TEXTS: Final = ("summarise", "merge")
+# What a query asks, by the key that only this question has.
+_QUERY_TASKS: Final = {
+    "roots": "plan",
+    "trees": "rank",
+    "evidence": "check",
+    "memories": "answer",
+    "rubric": "grade",
+}
 # The answer to the daemon's probe, which asks for the colour of the sky and how many letters the word has.
 PROBED: Final = '{"colour":"blue","letters":4}'
 
@@ -45,6 +54,7 @@ class Prompt:
     pairs: tuple[tuple[str, str], ...]
     characters: int
     prefix: str
+    asked: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def tokens(self) -> int:
@@ -68,11 +78,14 @@ def read_prompt(body: dict[str, Any]) -> Prompt:
         pairs=tuple(_pair(each) for each in asked.get("pairs") or () if isinstance(each, dict)),
         characters=sum(len(text) for _, text in messages),
         prefix=messages[0][1] if messages and messages[0][0] == "system" else "",
+        asked=asked,
     )
 
 
 def task_of(asked: dict[str, Any], texts: Sequence[str]) -> str:
     """The kind of a question by the keys of its object."""
+    if "question" in asked:
+        return next((task for key, task in _QUERY_TASKS.items() if key in asked), "other")
     if "turns" in asked:
         return "again" if asked.get("missing") else "extract"
     if "texts" in asked:
@@ -130,6 +143,16 @@ def right_content(prompt: Prompt) -> str:
         case "judge":
             verdicts = [{"n": n, "verdict": compare(*pair)} for n, pair in enumerate(prompt.pairs, start=1)]
             return json.dumps({"verdicts": verdicts})
+        case "plan":
+            return asking.plan(prompt.asked)
+        case "rank":
+            return asking.rank(prompt.asked)
+        case "check":
+            return asking.check(prompt.asked)
+        case "answer":
+            return asking.answer(prompt.asked)
+        case "grade":
+            return asking.grade(prompt.asked)
         case _:
             return PROBED
 
@@ -138,6 +161,8 @@ def spoilt_contents(prompt: Prompt) -> dict[str, str]:
     """What the faults make of a content that are about what was asked."""
     if prompt.task in _TEXTS:
         return {"injection": INJECTION, **spoil_text(right_content(prompt))}
+    if prompt.task == "answer":
+        return {"injection": INJECTION, "unknown_ids": asking.answer(prompt.asked, cited=97)}
     if prompt.task not in _FACTS:
         return {"injection": INJECTION}
     facts = facts_of(prompt.turns)

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from projections.recall.agpr import NO_EMBEDDER, AgprParameters, smooth
-from projections.recall.lexical import Hits
+from projections.recall.hits import Hits
 from projections.recall.nodes import NodeKind, NodeSet, SearchNode
 from projections.recall.scoring import Context, lead
 from projections.recall.sessions import make_table
