@@ -137,8 +137,8 @@ def wire(setting: Setting) -> App:
     memories = _make_memories(setting, source)
     intake = _make_intake(setting, memories)
     bus, ingest, readings = intake.bus, intake.ingest, intake.readings
-    given_out, queries = GivenOut(log.keys.secret, clock), QuerySpending(log, clock)
-    budget = Budget(config.models.tokens_per_day, config.models.tokens_per_day_user, clock, report, queries)
+    given_out, queries, own = GivenOut(log.keys.secret, clock), QuerySpending(log, clock), config.models
+    budget = Budget(own.tokens_per_day, own.tokens_per_day_user, clock, report, queries, own.concurrency)
     worker = _make_worker(setting, memories, model, source, budget, given_out)
     parameters, asks = config.eventtree_parameters, config.models.asks_endpoint
     compactor = Compactor(log, memories, worker, source, parameters, clock, asks_endpoint=asks)

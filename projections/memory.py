@@ -90,6 +90,7 @@ class Memory:
         self.waiting_chunks = self.transcript.waiting
         self.forest = Forest(parameters.shape, parameters.concatenation_max)
         self.tree_vectors = TreeVectors()
+        self.laid_bytes = 0  # what browsing keeps of its trees
         self.nodes = NodeSet(user, parameters.search)
         self.placement = Placement(user, self.forest, self.nodes, self.transcript)
         self.canon = self.placement.canon
@@ -157,7 +158,7 @@ class Memory:
         """About what it takes in memory, vectors included (measured per object; tests/benchmarks/loading.py)."""
         facts, scenes = self.canon.facts, self.placement.scenes
         structure = 900 * len(self.turns) + 2_000 * len(facts) + 600 * len(self.chunks) + scenes.size_bytes
-        return self.nodes.size_bytes + self.tree_vectors.size_bytes + structure
+        return self.nodes.size_bytes + self.tree_vectors.size_bytes + self.laid_bytes + structure
 
     def open_chunk(self, session: Reference) -> tuple[int, ...]:
         """The turns of a session that are in no closed chunk yet."""

@@ -32,7 +32,7 @@ CALLS_MAX: Final = 3
 
 
 class NothingJudges(MemForestError):
-    """No language model judges answers here: set models.chat_url and models.chat_model, and restart the daemon."""
+    """No language model judges answers here: set models.chat_model (README, "Chat models"), and restart."""
 
     code = "unavailable"
 
@@ -83,15 +83,16 @@ class AnswerJudge:
         if self._model is None:
             raise NothingJudges
         await self._budget.load(self._log)
-        if block := self._budget.blocked(user):
-            raise BudgetUsedUp(block.reason)
         question = grading_question(params.question, golds, params.answer, params.rubric, asked)
         spending = Spending(calls_left=CALLS_MAX)
-        try:
-            grade = await self._model.ask(question, spending)
-        finally:
-            # Also of what nobody waits for any more.
-            self._budget.spend_on_query(user, question.task, spending.usage)
+        async with self._budget.questions:
+            if block := self._budget.blocked(user):
+                raise BudgetUsedUp(block.reason)
+            try:
+                grade = await self._model.ask(question, spending)
+            finally:
+                # Also of what nobody waits for any more.
+                self._budget.spend_on_query(user, question.task, spending.usage)
         return Judged(grade.right, grade.reason, self._model.name, PROMPT_VERSION, show_usage(spending.usage))
 
 

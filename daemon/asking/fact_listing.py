@@ -89,12 +89,15 @@ class FactStanding:
 
 
 def look_at_fact(memory: Memory, fact: Fact) -> FactStanding:
-    """What a Memory says of a fact now. What is hidden ended nothing, and did not come before it."""
+    """What a Memory says of a fact now. What is hidden ended nothing, and did not come before it.
+
+    With the fact as it is: the Memory's own one is joined by others while its words are read.
+    """
     validity = memory.placement.validity
     before = validity.predecessor(fact.id)
     of = validity.state_of(fact.id)
     return FactStanding(
-        fact=fact,
+        fact=Fact(fact.id, list(fact.occurrences)),
         group=memory.units.group_of.get(fact.id),
         valid_until=validity.interval(fact).until,
         predecessor=before if before is not None and memory.shows(memory.canon.facts[before]) else None,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import islice
+from operator import is_
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -16,7 +17,7 @@ from daemon.asking.tree_nodes import may_be_shown
 from daemon.folding import in_slices
 from projections.facts.chunking import make_chunk_key
 from projections.facts.scopes import Scope, ScopeKind
-from projections.memtree.items import Item, Leaf
+from projections.memtree.items import Item
 from projections.recall.forest_columns import ForestColumns, TreeLayout
 from projections.recall.forest_ranking import NodeVectors, Trees
 from projections.recall.nodes import NodeKind
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.floating]
     Rows = NDArray[np.intp]
-    # A tree, its items, and the row of each.
-    _Part = tuple[Scope, TreeLayout, Rows]
+    # The trees of a Memory, and by the number of a leaf the row that it is found by.
+    _Looked = tuple[dict[Scope, "_LaidTree"], Rows]
 
 # The owner is one of the entities: with a tree like any other, which is recalled like any other.
 _FAMILY_OF: Final = {
@@ -48,17 +49,18 @@ _TRIES: Final = 3
 _JOINED_ON_LOOP_MAX: Final = 100
 # Leaves that are looked up between two chances for others to run: a fraction of a millisecond.
 _LEAVES_AT_ONCE: Final = 256
+# About what is kept of an item of a tree, of a tree, and of a leaf, in bytes.
+_ITEM_BYTES: Final = 150
+_TREE_BYTES: Final = 2_000
+_LEAF_BYTES: Final = 200
 
 
 class _LaidTree(NamedTuple):
-    """A tree with this digest of its root: its items, and by place what tells the row of a leaf.
-
-    Of a fact that is the key of its leaf, of a chunk its id.
-    """
+    """A tree with this digest of its root: its items, and by place the number of a leaf, of a node 0."""
 
     digest: bytes
     layout: TreeLayout
-    names: tuple[bytes, ...]
+    leaves: Rows
 
 
 @dataclass(slots=True)
@@ -68,11 +70,22 @@ class _Laid:
     state: object = None
     columns: ForestColumns = field(default_factory=lambda: ForestColumns.join(()))
     trees: dict[Scope, _LaidTree] = field(default_factory=dict[Scope, "_LaidTree"])
-    # Ids of chunks by the keys of their leaves, which stay as they are.
-    chunks: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
+    # A number for every leaf, from 1 on, by its key; and by these numbers the leaf at each place of the columns.
+    numbers: dict[bytes, int] = field(default_factory=dict[bytes, int])
+    leaves: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    # Ids of chunks by the numbers of their leaves, which stay as they are.
+    chunks: dict[int, bytes] = field(default_factory=dict[int, bytes])
     # How often vectors had come or gone, and where those of the nodes were.
     vectors_at: object = None
     vector_rows: Rows | None = None
+    # Which entries are of trees of sessions; None when the columns are new.
+    of_sessions: NDArray[np.bool_] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """About what all of this takes; items stand in the trees anyway."""
+        trees = _ITEM_BYTES * self.columns.size + _TREE_BYTES * len(self.trees)
+        return trees + _LEAF_BYTES * len(self.numbers)
 
 
 class ForestSearch:
@@ -96,13 +109,21 @@ class ForestSearch:
             if laid.state == state:
                 break
             steps = _lay_out(memory, laid)
-            parts = await in_slices(steps) if left else _at_once(steps)
-            if left and len(parts) > _JOINED_ON_LOOP_MAX:
-                columns = await to_thread.run_sync(ForestColumns.join, parts)
-            else:
-                columns = ForestColumns.join(parts)
+            trees, row_of = await in_slices(steps) if left else _at_once(steps)
+            columns, leaves = laid.columns, laid.leaves
+            are_same = _are_same(columns, trees)
+            if not are_same:
+                parts = [(scope, each.layout, each.leaves) for scope, each in trees.items()]
+                if left and len(parts) > _JOINED_ON_LOOP_MAX:
+                    columns = await to_thread.run_sync(ForestColumns.join, parts)
+                else:
+                    columns = ForestColumns.join(parts)
+                leaves = columns.rows
             if _state_of(memory) == state:
-                laid.state, laid.columns, laid.vectors_at = state, columns, None
+                laid.state, laid.columns, laid.leaves = state, columns.with_rows(row_of[leaves]), leaves
+                if not are_same:
+                    laid.vectors_at = laid.of_sessions = None
+                memory.laid_bytes = laid.size_bytes
         return laid.columns
 
     def look(
@@ -131,12 +152,16 @@ class ForestSearch:
             vectors=None if vector is None else self._place_vectors(memory, vector),
             kinds=_leaf_rows(memory, prepared.rows, families),
             loose=all_of_them,
-            apart=self._of_sessions(columns) if apart else None,
+            apart=self._of_sessions(memory) if apart else None,
         )
 
-    def _of_sessions(self, columns: ForestColumns) -> NDArray[np.bool_]:
-        of = np.array([scope.kind is ScopeKind.SESSION for scope in columns.scopes], dtype=np.bool_)
-        return of[columns.entry_trees]
+    def _of_sessions(self, memory: Memory) -> NDArray[np.bool_]:
+        laid = self._laid[memory]
+        if laid.of_sessions is None:
+            columns = laid.columns
+            of = np.array([scope.kind is ScopeKind.SESSION for scope in columns.scopes], dtype=np.bool_)
+            laid.of_sessions = of[columns.entry_trees]
+        return laid.of_sessions
 
     def _place_vectors(self, memory: Memory, vector: Vector) -> NodeVectors | None:
         """Where the vectors of the nodes are; looked up again when vectors came or went."""
@@ -159,71 +184,76 @@ def _state_of(memory: Memory) -> object:
     return memory.user_seq, memory.hidden, memory.hidden_turns
 
 
-def _at_once(steps: Generator[None, None, list[_Part]]) -> list[_Part]:
+def _are_same(columns: ForestColumns, trees: Mapping[Scope, _LaidTree]) -> bool:
+    """Whether columns are joined of these trees, all as they are."""
+    layouts = [each.layout for each in trees.values()]
+    return len(layouts) == len(columns.layouts) and all(map(is_, layouts, columns.layouts))
+
+
+def _at_once(steps: Generator[None, None, _Looked]) -> _Looked:
     while True:
         try:
             next(steps)
         except StopIteration as done:
-            parts: list[_Part] = done.value
-            return parts
+            looked: _Looked = done.value
+            return looked
 
 
-def _lay_out(memory: Memory, laid: _Laid) -> Generator[None, None, list[_Part]]:
-    """What columns are joined of: the trees that may be shown, in small steps; what is the same stays laid out."""
-    forest, row_of = memory.forest, memory.nodes.row_of
-    rows_of_facts = yield from _rows_of_facts(memory)
+def _lay_out(memory: Memory, laid: _Laid) -> Generator[None, None, _Looked]:
+    """The trees that may be shown, and the rows of leaves, in small steps; what is the same stays laid out."""
+    forest = memory.forest
     trees: dict[Scope, _LaidTree] = {}
-    parts: list[_Part] = []
     for scope in sorted(forest.trees, key=lambda scope: (scope.kind, scope.name)):
         tree = forest.trees.get(scope)
         if tree is None or tree.root is None or not may_be_shown(memory, scope):
             continue
         laid_tree = laid.trees.get(scope)
         if laid_tree is None or laid_tree.digest != tree.root.digest:
-            laid_tree = yield from _lay_out_tree(memory, scope, tree.root, laid.chunks)
+            laid_tree = yield from _lay_out_tree(memory, scope, tree.root, laid)
         trees[scope] = laid_tree
-        known = row_of if scope.kind is ScopeKind.SESSION else rows_of_facts
-        rows = map(known.get, laid_tree.names, repeat(-1))
-        parts.append((scope, laid_tree.layout, np.fromiter(rows, dtype=np.intp, count=len(laid_tree.names))))
         yield
     laid.trees = trees
-    return parts
+    return trees, (yield from _rows_of_leaves(memory, laid))
 
 
-def _lay_out_tree(
-    memory: Memory, scope: Scope, root: Item, chunks: dict[bytes, bytes]
-) -> Generator[None, None, _LaidTree]:
-    """One tree; `chunks` are the ids of chunks by the keys of their leaves, and get those that are missing."""
-    layout = TreeLayout.of(root)
-    yield
-    names = tuple(item.digest for item in layout.items)
-    if scope.kind is ScopeKind.SESSION:
-        yield from _look_up_chunks(memory, layout, chunks)
-        names = tuple(chunks.get(name, b"") for name in names)
-    return _LaidTree(root.digest, layout, names)
-
-
-def _rows_of_facts(memory: Memory) -> Generator[None, None, dict[bytes, int]]:
-    """By the key of its leaf, the row that each fact is found by: its own, or its group's."""
-    row_of, group_of = memory.nodes.row_of, memory.units.group_of
-    rows: dict[bytes, int] = {}
-    for fact in tuple(memory.canon.facts.values()):
-        rows[fact.occurrences[0].leaf_key] = row_of.get(group_of.get(fact.id, fact.id), -1)
-        if not len(rows) % _LEAVES_AT_ONCE:
-            yield
-    return rows
-
-
-def _look_up_chunks(memory: Memory, layout: TreeLayout, chunks: dict[bytes, bytes]) -> Generator[None, None, None]:
-    """Add the ids of the chunks of a session's tree."""
-    for n, item in enumerate(layout.items):
-        if not isinstance(item, Leaf) or item.key in chunks:
-            continue
-        ref = memory.forest.leaf_ref(item.key)
-        if isinstance(ref, TurnsText):
-            chunks[item.key] = make_chunk_key(memory.turns[seq].key for seq in ref.turns if seq in memory.turns)
+def _lay_out_tree(memory: Memory, scope: Scope, root: Item, laid: _Laid) -> Generator[None, None, _LaidTree]:
+    """One tree; its leaves get numbers as far as they have none, and chunks their ids."""
+    layout = yield from TreeLayout.in_steps(root)
+    numbers, of_session = laid.numbers, scope.kind is ScopeKind.SESSION
+    leaves = np.zeros(len(layout.items), dtype=np.intp)
+    for n, place in enumerate(np.flatnonzero(layout.count == 0).tolist()):
         if not n % _LEAVES_AT_ONCE:
             yield
+        key = layout.items[place].digest
+        number = numbers.setdefault(key, len(numbers) + 1)
+        if of_session and number not in laid.chunks:
+            ref = memory.forest.leaf_ref(key)
+            if not isinstance(ref, TurnsText):
+                continue
+            turns = (memory.turns[seq].key for seq in ref.turns if seq in memory.turns)
+            laid.chunks[number] = make_chunk_key(turns)
+        leaves[place] = number
+    return _LaidTree(root.digest, layout, leaves)
+
+
+def _rows_of_leaves(memory: Memory, laid: _Laid) -> Generator[None, None, Rows]:
+    """By its number, the row that each leaf is found by: of a chunk its own, of a fact that or its group's."""
+    row_of, group_of, number_of = memory.nodes.row_of, memory.units.group_of, laid.numbers.get
+    rows = [-1] * (len(laid.numbers) + 1)
+    known = len(rows)
+    chunks, facts = iter(tuple(laid.chunks.items())), iter(tuple(memory.canon.facts.values()))
+    while some := list(islice(chunks, _LEAVES_AT_ONCE)):
+        for number, chunk in some:
+            if number < known:
+                rows[number] = row_of.get(chunk, -1)
+        yield
+    while several := list(islice(facts, _LEAVES_AT_ONCE)):
+        for fact in several:
+            number = number_of(fact.occurrences[0].leaf_key, known)
+            if number < known:
+                rows[number] = row_of.get(group_of.get(fact.id, fact.id), -1)
+        yield
+    return np.array(rows, dtype=np.intp)
 
 
 def _leaf_rows(memory: Memory, rows: Rows, families: Collection[Family]) -> list[Rows]:

@@ -83,11 +83,9 @@ class Grounding:
         if not answer.memories:
             return abstain(answer)
         await self._budget.load(self._log)
-        if self._budget.is_spent(user):
-            return replace(answer, citations=[], abstained=False, unanswered=Unanswered.BUDGET)
         caps = read_caps(recalled.asked.params, self._bounds)
         asking = _Asking(Spending(calls_left=min(CALLS_MAX, caps.calls_max), tokens_max=caps.tokens_max))
-        ask = partial(self._ask, recalled, answer.memories, asking, caps.timeout_s)
+        ask = partial(self._ask, user, recalled, answer.memories, asking, caps.timeout_s)
         started = time.perf_counter()
         try:
             await while_it_stands(self._log, user, recalled.recorded, ask)
@@ -103,16 +101,21 @@ class Grounding:
         return _put_together(answer, asking, self._describe(asking.spending.usage))
 
     async def _ask(
-        self, recalled: Recalled, memories: Sequence[MemoryShown], asking: _Asking, timeout_s: float
+        self,
+        user: Reference,
+        recalled: Recalled,
+        memories: Sequence[MemoryShown],
+        asking: _Asking,
+        timeout_s: float,
     ) -> None:
         """Raises nothing; what comes of it stands in `asking`."""
         try:
             with anyio.fail_after(timeout_s):
-                most = self._bounds.answer_context_tokens
-                for tokens in (most, most // SHORTER):
-                    asking.evidence = choose_evidence(memories, recalled.told.ended, tokens)
-                    if await self._ask_of(recalled, asking):
+                async with self._budget.questions:
+                    if self._budget.is_spent(user):
+                        asking.unanswered = Unanswered.BUDGET
                         return
+                    await self._ask_within(recalled, memories, asking)
         except TimeoutError:
             asking.unanswered = Unanswered.TIMEOUT
         except ModelUnavailable:
@@ -120,6 +123,14 @@ class Grounding:
         except (ModelFailed, AnswerUnusable):
             is_capped = asking.spending.capped is not None
             asking.unanswered = Unanswered.CAPPED if is_capped else Unanswered.MODEL_FAILED
+
+    async def _ask_within(self, recalled: Recalled, memories: Sequence[MemoryShown], asking: _Asking) -> None:
+        """Of as many memories as the model's context holds. Raises the errors of the port."""
+        most = self._bounds.answer_context_tokens
+        for tokens in (most, most // SHORTER):
+            asking.evidence = choose_evidence(memories, recalled.told.ended, tokens)
+            if await self._ask_of(recalled, asking):
+                return
 
     async def _ask_of(self, recalled: Recalled, asking: _Asking) -> bool:
         """One question; False when the model's context does not hold it. Raises the errors of the port."""
@@ -165,7 +176,10 @@ def choose_evidence(
     left = tokens_max * QUARTERS
     chosen: list[Evidence] = []
     for memory in memories:
-        text = _text_of(memory)
+        if left <= 0:
+            break
+        # A character is a quarter of a token at least, and to count a megabyte takes a sixth of a second.
+        text = _text_of(memory)[: left + 1]
         states = ended.get(memory.id, ())
         quarters = count_quarters(text) + FRAME_CHARS
         quarters += sum(count_quarters(state.text) + FRAME_CHARS for state in states)

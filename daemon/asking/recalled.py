@@ -62,17 +62,7 @@ def find_ended_inside(memory: Memory, found: Found) -> dict[bytes, tuple[Member,
             until, fact = validity.until(each.fact), memory.canon.facts.get(each.fact)
             if until is None or fact is None or not memory.shows(fact):
                 continue
-            first = fact.first
-            member = Member(
-                id=fact.id,
-                ref=FactText(first.pointer),
-                turns=fact.turns,
-                said_at=first.said_at,
-                time_start=first.time_start,
-                time_end=first.time_end,
-                until=until,
-                nearness=0.0,
-            )
+            member = Member.of_fact(fact, until)
             for chunk in {chunk_of[turn] for turn in fact.turns if turn in chunk_of}:
                 inside.setdefault(chunk, []).append(member)
     return {chunk: tuple(members[:ENDED_MAX]) for chunk, members in inside.items()}

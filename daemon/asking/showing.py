@@ -29,6 +29,7 @@ from events.envelope import RecordedEvent
 from events.memory import FactId
 from events.session import MemoryImported, Part, TurnRecorded, TurnRevised
 from events.time import Instant, to_iso
+from projections.facts.canonical import Fact
 from projections.memory import Memory
 from projections.ports import MemberText
 from projections.recall.confidence import Confidence
@@ -59,6 +60,21 @@ class Member:
     time_end: Instant
     until: Instant | None
     nearness: float
+
+    @classmethod
+    def of_fact(cls, fact: Fact, until: Instant | None, nearness: float = 0.0) -> Member:
+        """A fact as it is now."""
+        first = fact.first
+        return cls(
+            id=fact.id,
+            ref=FactText(first.pointer),
+            turns=fact.turns,
+            said_at=first.said_at,
+            time_start=first.time_start,
+            time_end=first.time_end,
+            until=until,
+            nearness=nearness,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,14 +310,4 @@ def _show_member(member: Member, text: str) -> MemberShown:
 def _member(memory: Memory, inside: Inside) -> Member:
     """A member as the fold has it now; the node was set aside as it was when the group was made."""
     fact = memory.canon.facts[inside.node.id]
-    first = fact.first
-    return Member(
-        id=fact.id,
-        ref=FactText(first.pointer),
-        turns=fact.turns,
-        said_at=first.said_at,
-        time_start=first.time_start,
-        time_end=first.time_end,
-        until=memory.placement.validity.until(fact.id),
-        nearness=inside.nearness,
-    )
+    return Member.of_fact(fact, memory.placement.validity.until(fact.id), inside.nearness)

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from daemon.asking.decisions_told import find_decisions, find_policy, take_decisions
 from daemon.asking.history import History, locate
 from daemon.asking.listings import find_user
-from daemon.asking.memory_lookup import ID_DIGITS, Found, MemoryUnknown, Page, complete_id, find_memory
-from daemon.asking.origins import Why
-from daemon.asking.telling import Tale, Told, has_standing
+from daemon.asking.provenance.decisions_told import find_decisions, find_policy, take_decisions
+from daemon.asking.provenance.memory_lookup import ID_DIGITS, Found, MemoryUnknown, Page, complete_id, find_memory
+from daemon.asking.provenance.origins import Why
+from daemon.asking.provenance.telling import Tale, Told, has_standing
 from daemon.asking.words import read_with_hindsight
 from daemon.memories import Memories
 from daemon.untrusted import Params, check_limit

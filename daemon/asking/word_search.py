@@ -75,12 +75,21 @@ class WordSearch:
             if vocabulary.missing:
                 async with self._reading.setdefault(memory, anyio.Lock()):
                     await self._catch_up(memory, vocabulary)
-            vectors = to_whole(await self._vectors.embed([each.text for each in words]))
+            asked = await self._embed(vocabulary, words)
         except EmbedderUnavailable:
             return None  # `status` says so where it is the embedder, too
-        asked = list(zip(vocabulary.hash_words(words), vectors, strict=True))
         related = vocabulary.related(asked, RELATED_MAX)
         return Related(related) if related else None
+
+    async def _embed(self, vocabulary: Vocabulary, words: Sequence[Word]) -> list[tuple[Hashed, WordVector]]:
+        """The words of a question and their vectors; those of words that a node says are known."""
+        hashed = vocabulary.hash_words(words)
+        vectors = [vocabulary.vector(each.word) for each in hashed]
+        new = [word.text for word, vector in zip(words, vectors, strict=True) if vector is None]
+        rows = iter(to_whole(await self._vectors.embed(new)) if new else ())
+        return [
+            (each, next(rows) if vector is None else vector) for each, vector in zip(hashed, vectors, strict=True)
+        ]
 
     async def _catch_up(self, memory: Memory, vocabulary: Vocabulary) -> None:
         """Take the words of nodes that came; those of nodes that went are gone already."""

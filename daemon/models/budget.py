@@ -3,7 +3,7 @@
 A day is one of UTC, since the bills of providers are. Every call counts with its prompt and its completion,
 whatever became of the answer, unless it was broken off since its words were forgotten. Calls that are out when a
 budget is reached go on to their end, so it is exceeded by what these take: at most `models.concurrency` pieces of
-work.
+work, and as many questions of queries.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+
+import anyio
 
 from daemon.logs import Report, quiet
 from daemon.models.query_spending import QuerySpending
@@ -24,6 +26,8 @@ from events.time import Instant, to_iso
 
 # A clock that is set back and forth comes back to days that were counted already; so many are kept.
 DAYS_KEPT = 3
+# As `models.concurrency` has it: more would only wait for one another.
+QUESTIONS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +61,15 @@ class Budget:
         clock: Callable[[], Instant],
         report: Report = quiet,
         queries: QuerySpending | None = None,
+        questions_max: int = QUESTIONS_MAX,
     ) -> None:
+        """`questions_max`: of queries that ask at the same time. Whoever asks holds one of `questions`, and looks
+        then whether the budget is spent: else all that wait for a slot would go out after it was."""
         self.tokens_per_day = tokens_per_day
         self.tokens_per_day_user = tokens_per_day_user
         self._clock, self._report, self._queries = clock, report, queries
         self._days: dict[int, _Day] = {}
+        self.questions = anyio.Semaphore(questions_max)
 
     async def load(self, log: EventLog) -> None:
         """Take over what the store says of today, once; answers that were dropped before a restart are in none.

@@ -30,6 +30,7 @@ _MODEL: Final = LocalModel(
     dimensions=256,
     characters_max=32_000,
     slice_characters=64_000,
+    loop_characters_max=256,
 )
 
 

@@ -67,16 +67,17 @@ def check_models(daemons: Sequence[Daemon], merge_models: Sequence[str]) -> None
             raise InvalidInput(f"The daemon called {name} has another model: {found} (models.chat_model).")
 
 
-def check_answers(daemons: Sequence[Daemon]) -> None:
-    """Whether each has a model that can answer; better now than when a conversation is built. Raises
-    Unavailable.
+def check_chat_models(daemons: Sequence[Daemon], option: str) -> None:
+    """Whether each has a chat model, for an `option` that needs one; better now than once a conversation is built.
+
+    Raises Unavailable.
     """
     for daemon in daemons:
         with daemon.client() as client:
             if _models(client).get("chat") is None:
                 raise Unavailable(
-                    "The daemon has no chat model, so it gives no answers in words: set models.chat_model, "
-                    "or leave out --answer."
+                    f"The daemon has no chat model (models.chat_model), which {option} needs: set one, or leave "
+                    f"out {option}."
                 )
 
 

@@ -30,11 +30,13 @@ _TEXT_CELLS_MIN = 20
 
 NOTHING = "Nothing is remembered that answers this."
 NOBODY = "Nothing is known of this user."
+NOBODY_THEN = "Nothing was known of this user then: --as-of goes by when something was recorded."
 
 
 def show_answer(screen: Screen, answer: Answer) -> None:
-    """The memories, and how sure the answer is."""
-    show_memories(screen, answer.memories, empty=NOBODY if is_unknown(answer) else NOTHING)
+    """The memories, and how sure the answer is. Of a user whom nobody knows another sentence tells."""
+    if answer.memories or not is_unknown(answer):
+        show_memories(screen, answer.memories, empty=NOTHING)
     if screen.is_terminal and answer.memories and answer.confidence is not None:
         chosen = f", mode {answer.mode} ({tidy(answer.why_mode)})" if answer.why_mode else ""
         Console(highlight=False).print(Text(f"confidence {answer.confidence:.2f}{chosen}", style="dim"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from memforest import calls, query_calls
-from memforest.commands.answer_view import NOBODY, is_unknown, show_answer, show_explanation
+from memforest.commands.answer_view import NOBODY, NOBODY_THEN, is_unknown, show_answer, show_explanation
 from memforest.commands.completing import complete_user
 from memforest.commands.deep import show_taken, why_not_deep, with_deep
 from memforest.commands.filtering import with_filters
@@ -96,8 +96,8 @@ def _position(given: str | None) -> str | int | None:
 def _remark(screen: Screen, answer: Answer, *, past: bool) -> None:
     """What has to be known beside the answer."""
     mark = answer.watermark
-    if is_unknown(answer) and not past:
-        screen.note(NOBODY)
+    if is_unknown(answer) and not answer.abstained:
+        screen.note(NOBODY_THEN if past else NOBODY)
     elif answer.insufficient and answer.memories and answer.answer is None and not answer.abstained:
         screen.note("Perhaps none of this answers it.")
     if answer.unanswered is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from memforest.bench.daemons import check_answers, check_models, notes_on, read_sockets
+from memforest.bench.daemons import check_chat_models, check_models, notes_on, read_sockets
 from memforest.bench.data_sets import DATA_SETS, Selection, look_through
 from memforest.bench.flow import Bench, Plan
 from memforest.bench.log import Log
@@ -130,16 +130,14 @@ def bench(
     if models := given["merge_models"]:
         check_models(daemons, [name.strip() for name in models.split(",")])
     if plan.samples:
-        check_answers(daemons)
+        check_chat_models(daemons, "--answer")
+    if any(row.params.get("mode") == "deep" for row in plan.rows):
+        check_chat_models(daemons, "--mode deep")
     notes = tuple(notes_on(daemons))
     selection = Selection(DATA_SETS[data_set], data, given["conversations"], given["questions"])
     contents = look_through(selection)
-    with Log(
-        given["log_path"],
-        _settings_of(plan, daemons, selection),
-        run_id=secrets.token_hex(6),
-        words=given["words"],
-    ) as log:
+    settings = _settings_of(plan, daemons, selection)
+    with _open_log(given["log_path"], settings, words=given["words"]) as log:
         total = contents.questions * len(plan.rows) * len(daemons)
         with shown_progress(sum(not each.fault for each in log.known.asked.values()), total) as watch:
             _run(Bench(plan, daemons, log, watch), selection, is_kept=given["log_path"] is not None)
@@ -164,6 +162,14 @@ def _plan_of(data_set: str, **given: Any) -> Plan:
         concurrency=given["concurrency"],
         wait_s=given["wait_s"],
     )
+
+
+def _open_log(path: Path | None, settings: dict[str, Any], *, words: bool) -> Log:
+    """Raises InvalidInput for a file that cannot be written."""
+    try:
+        return Log(path, settings, run_id=secrets.token_hex(6), words=words)
+    except OSError as error:
+        raise InvalidInput(f"--log cannot be written: {error.strerror}.") from None
 
 
 def _settings_of(plan: Plan, daemons: Sequence[Daemon], selection: Selection) -> dict[str, Any]:

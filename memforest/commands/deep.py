@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _CAPPED: Final = {
-    "calls": "as many calls as it may take (--calls-max)",
-    "tokens": "as many tokens as it may take (--model-tokens-max)",
-    "time": "as long as it may take (--timeout)",
+    "calls": "calls (--calls-max)",
+    "tokens": "tokens (--model-tokens-max)",
+    "time": "time (--timeout)",
 }
 _FELL_BACK: Final = {
     "model_away": "the language model does not answer; `memforest status` says why",
@@ -71,6 +71,7 @@ def show_taken(screen: Screen, answer: Answer) -> None:
 def why_not_deep(answer: Answer) -> Iterator[str]:
     """Sentences for what came in the way of a model; a newer daemon may have other reasons."""
     if answer.capped is not None:
-        yield f"The language model was asked {_CAPPED.get(answer.capped, tidy(answer.capped))}, and no more."
+        cap = _CAPPED.get(answer.capped, tidy(answer.capped))
+        yield f"The cap on {cap} ended it: these memories were found until then."
     if answer.fell_back is not None:
         yield f"Without the language model in part: {_FELL_BACK.get(answer.fell_back, tidy(answer.fell_back))}."

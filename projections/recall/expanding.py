@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from projections.recall.hits import Hits
+from projections.recall.hits import Hits, add_up
 from projections.recall.sessions import score_terms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from projections.recall.hits import Entries
     from projections.recall.lexical import LexicalIndex
     from projections.recall.sessions import SessionTable
 
     Column = NDArray[np.float64]
+    Places = NDArray[np.intp]
 
 # Terms that are looked at for each word of a question, the nearest ones.
 RELATED_MAX: Final = 20
@@ -49,12 +49,34 @@ class Expansion:
         return Hits(hits.rows, hits.shares, [*hits.steps, self.rows])
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A term of a question in the entries: its place, if any row holds it, and those of related ones."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pairs:
+    """Asked terms beside their related ones, asked term by asked term.
 
-    place: int | None
-    related: tuple[tuple[int, float], ...]
+    `own`: the place of each asked term in the entries, -1 where no row holds it; `starts`: its first pair. Of
+    each pair `asked` is the number of the asked term, `places` and `cosines` where and how near the other is.
+    """
+
+    own: Places
+    starts: Places
+    asked: Places
+    places: Places
+    cosines: Column
+
+    @classmethod
+    def of(cls, groups: Mapping[int, Mapping[int, float]], place: Mapping[int, int]) -> _Pairs:
+        """By the hash of each asked term those of related ones; `place`: of the terms that rows hold."""
+        own, counts, places, cosines = list[int](), list[int](), list[int](), list[float]()
+        for term in sorted(groups):
+            near = groups[term]
+            own.append(place.get(term, -1))
+            counts.append(len(near))
+            for each in sorted(near):
+                places.append(place[each])
+                cosines.append(near[each])
+        starts = np.cumsum([0, *counts[:-1]])
+        asked = np.repeat(np.arange(len(counts)), counts)
+        return cls(np.array(own), starts, asked, np.array(places), np.array(cosines))
 
 
 def expand(
@@ -78,38 +100,47 @@ def expand(
     known = sorted({*groups, *(each for near in groups.values() for each in near)} & telling)
     place = {term: n for n, term in enumerate(known)}
     entries = lexical.find_hashed(known)
-    wanted = [
-        _Asked(place.get(term), tuple((place[each], near[each]) for each in sorted(near)))
-        for term, near in sorted(groups.items())
-    ]
+    pairs = _Pairs.of(groups, place)
     return Expansion(
-        _expand_rows(lexical, entries, wanted, size), _expand_sessions(score_terms(table, entries), wanted)
+        _expand_rows(lexical.weigh(entries), np.array(entries.holders), pairs, size),
+        _expand_sessions(score_terms(table, entries), pairs),
     )
 
 
-def _expand_rows(lexical: LexicalIndex, entries: Entries, wanted: list[_Asked], size: int) -> Column:
-    hits = lexical.weigh(entries)
-    ends = np.cumsum([0, *entries.holders])
-    total = np.zeros(size)
-    for asked in wanted:
-        slices = [(slice(ends[n], ends[n + 1]), cosine) for n, cosine in asked.related]
-        rows = np.concatenate([hits.rows[each] for each, _ in slices])
-        shares = np.concatenate([cosine * hits.shares[each] for each, cosine in slices])
-        best = np.zeros(size)
-        np.maximum.at(best, rows, shares)
-        if asked.place is not None:
-            own = slice(ends[asked.place], ends[asked.place + 1])
-            best[hits.rows[own]] -= hits.shares[own]
-        total += np.maximum(best, 0.0)
-    return total
+def _expand_rows(hits: Hits, holders: Places, pairs: _Pairs, size: int) -> Column:
+    """Looks only at the rows that hold a related term. `holders`: rows of each term, which are side by side."""
+    held, starts = holders[pairs.places], np.cumsum(holders) - holders
+    at = _ranges(starts[pairs.places], held)
+    shares = hits.shares[at] * np.repeat(pairs.cosines, held)
+    # A row that several asked terms have related ones in is there once for each.
+    keys = hits.rows[at] + size * np.repeat(pairs.asked, held)
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    firsts = np.flatnonzero(np.diff(keys, prepend=-1))
+    keys, best = keys[firsts], np.maximum.reduceat(shares[order], firsts)
+    known = np.flatnonzero(pairs.own >= 0)
+    counts = holders[pairs.own[known]]
+    own = _ranges(starts[pairs.own[known]], counts)
+    own_keys = hits.rows[own] + size * np.repeat(known, counts)
+    # Rows that hold the asked term, too; ascending, as the keys are.
+    found = np.minimum(np.searchsorted(own_keys, keys), max(0, len(own_keys) - 1))
+    if len(own_keys):
+        best -= np.where(own_keys[found] == keys, hits.shares[own[found]], 0.0)
+    return add_up(keys % size, np.maximum(best, 0.0), size)
 
 
-def _expand_sessions(scores: Column, wanted: list[_Asked]) -> Column:
+def _ranges(starts: Places, counts: Places) -> Places:
+    """start, start + 1, ... so many times, one range after the other."""
+    before: Places = np.cumsum(counts) - counts
+    places: Places = np.arange(int(counts.sum())) + np.repeat(starts - before, counts)
+    return places
+
+
+def _expand_sessions(scores: Column, pairs: _Pairs) -> Column:
     """`scores`: of each term in each session."""
-    total = np.zeros(scores.shape[1])
-    for asked in wanted:
-        best = np.max([cosine * scores[n] for n, cosine in asked.related], axis=0)
-        if asked.place is not None:
-            best = best - scores[asked.place]
-        total += np.maximum(best, 0.0)
+    near = scores[pairs.places] * pairs.cosines[:, None]
+    best = np.maximum.reduceat(near, pairs.starts, axis=0)
+    known = np.flatnonzero(pairs.own >= 0)
+    best[known] -= scores[pairs.own[known]]
+    total: Column = np.maximum(best, 0.0).sum(axis=0)
     return total

@@ -6,9 +6,9 @@ stand side by side. Nothing in it changes; another forest makes other columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
     Column = NDArray[np.float64]
     Places = NDArray[np.intp]
+
+
+# Items that are laid out between two chances for others to run.
+_ITEMS_AT_ONCE: Final = 512
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,11 +48,24 @@ class TreeLayout:
     @classmethod
     def of(cls, root: Item) -> TreeLayout:
         """Lay out a tree. A tree of 10,000 leaves takes some milliseconds."""
+        steps = cls.in_steps(root)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                layout: TreeLayout = done.value
+                return layout
+
+    @classmethod
+    def in_steps(cls, root: Item) -> Generator[None, None, TreeLayout]:
+        """The same in steps of a fraction of a millisecond: of a tree of 30,000 leaves all takes 20 of them."""
         is_large = root.size > INTERVALS_FROM
         items: list[Item] = [root]
         first, count, parent, depth = list[int](), list[int](), [-1], [0]
         entries, entry_of = [0], [0]
         for place, item in enumerate(items):  # grows while it is walked
+            if not place % _ITEMS_AT_ONCE:
+                yield
             if isinstance(item, Leaf):
                 first.append(0)
                 count.append(0)
@@ -64,7 +81,10 @@ class TreeLayout:
             parent += [place] * width
             depth += [depth[place] + 1] * width
             entry_of += [entry] * width
-        columns = (np.array(each, dtype=np.intp) for each in (first, count, parent, depth, entries, entry_of))
+        columns: list[Places] = []
+        for each in (first, count, parent, depth, entries, entry_of):
+            columns.append(np.array(each, dtype=np.intp))
+            yield
         return cls(tuple(items), *columns)
 
     def nodes(self) -> Iterator[Node]:
@@ -96,6 +116,7 @@ class ForestColumns:
     count: Places
     rows: Places
     leaves: Places  # the places of leaves that have a row
+    leaf_rows: Places  # and these rows
     entries: Places
     entry_of: Places
     entry_trees: Places
@@ -118,6 +139,7 @@ class ForestColumns:
             count=_together([each.count for each in layouts]),
             rows=rows,
             leaves=np.flatnonzero(rows >= 0),
+            leaf_rows=rows[rows >= 0],
             entries=_together([each.entries + at for each, at in placed]),
             entry_of=_together(
                 [each.entry_of + at for each, at in zip(layouts, entry_starts.tolist(), strict=False)]
@@ -125,6 +147,11 @@ class ForestColumns:
             entry_trees=np.repeat(np.arange(len(layouts)), [len(each.entries) for each in layouts]),
             levels=_levels(parent, _together([each.depth for each in layouts])),
         )
+
+    def with_rows(self, rows: Places) -> ForestColumns:
+        """The same trees, whose leaves are found by other rows."""
+        leaves = np.flatnonzero(rows >= 0)
+        return replace(self, rows=rows, leaves=leaves, leaf_rows=rows[leaves])
 
     @property
     def size(self) -> int:

@@ -88,37 +88,40 @@ class ForestFound:
 class RecalledForest:
     """Which trees a question recalls, and what browsing goes by.
 
-    `by_row`: s of each row, -inf for one that may not answer; `by_place`: of leaves the same, of nodes (by words)
-    what is best below. `facts`: the places that trees were recalled by.
+    `by_row`: s of each row, -inf for one that may not answer, and for one more, which stands for none. `below`: by
+    words, and by place, what is best below. `facts`: the places that trees were recalled by.
     """
 
     trees: list[RecalledTree]
-    by_row: Column
-    by_place: Column
+    by_row: NDArray[np.float32]
+    below: Column | None
     facts: Rows
+    columns: ForestColumns
+
+    def score(self, places: Rows) -> Column:
+        """s of leaves; of nodes, by words, what is best below."""
+        return _rounded(self.by_row[self.columns.rows[places]]) if self.below is None else self.below[places]
 
 
 def recall_forest(scores: Scores, trees: Trees) -> RecalledForest:
     """Recall by roots and by facts."""
     columns = trees.columns
-    by_row = np.full(scores.view.size, -np.inf)
-    by_row[scores.rows] = np.round(scores.rough[scores.rows].astype(np.float64), SCORE_DECIMALS)
-    by_place = np.full(columns.size, -np.inf)
-    by_place[columns.leaves] = by_row[columns.rows[columns.leaves]]
+    by_row = np.full(scores.view.size + 1, -np.inf, dtype=np.float32)
+    by_row[scores.rows] = scores.rough[scores.rows]
+    below = None
     if trees.vectors is None:
-        by_place = columns.best_below(by_place)
-        roots = by_place[columns.entries]
+        below = columns.best_below(_rounded(by_row[columns.rows]))
+        roots = below[columns.entries]
     else:
         roots = trees.vectors.cosines(columns.entries)
         roots[~trees.vectors.have(columns.entries)] = -np.inf
     facts, near = _find_facts(scores, trees)
-    led = list(zip(facts.tolist(), near.tolist(), strict=True))
     groups = (
         (trees.allowed,) if trees.apart is None else (trees.allowed & trees.apart, trees.allowed & ~trees.apart)
     )
-    found = [tree for group in groups for tree in recall_trees(columns, group, roots, led)]
+    found = [tree for group in groups for tree in recall_trees(columns, group, roots, facts, near)]
     recalled = sorted(found, key=lambda each: (-each.score, each.place))
-    return RecalledForest(recalled, by_row, by_place, facts)
+    return RecalledForest(recalled, by_row, below, facts, columns)
 
 
 def rank_forest(scores: Scores, trees: Trees, count: int) -> ForestFound:
@@ -126,7 +129,7 @@ def rank_forest(scores: Scores, trees: Trees, count: int) -> ForestFound:
     recalled, columns = recall_forest(scores, trees), trees.columns
 
     def rank(frontier: Frontier) -> Rows:
-        values = recalled.by_place[frontier.places]
+        values = recalled.score(frontier.places)
         if trees.vectors is not None:
             inner = np.flatnonzero(~frontier.is_leaf)
             values[inner] = trees.vectors.cosines(frontier.places[inner])
@@ -157,18 +160,22 @@ def _find_facts(scores: Scores, trees: Trees) -> tuple[Rows, Column]:
     """Where the best rows of each kind stand as leaves, and how near each is on the scale of roots."""
     columns = trees.columns
     score_of = np.full(scores.view.size, -np.inf)
-    for rows in trees.kinds:
-        best = scores.lead_nearly(FACTS_MAX, rows)
-        near = scores.rough[best].astype(np.float64) if trees.vectors is None else scores.view.cosines(best)
-        score_of[best] = 0.0 if near is None else np.round(near, SCORE_DECIMALS)
-    values = score_of[columns.rows[columns.leaves]]
+    best = np.concatenate([scores.rows[:0], *(scores.lead_nearly(FACTS_MAX, rows) for rows in trees.kinds)])
+    near = scores.rough[best].astype(np.float64) if trees.vectors is None else scores.view.cosines(best)
+    score_of[best] = 0.0 if near is None else np.round(near, SCORE_DECIMALS)
+    values = score_of[columns.leaf_rows]
     led = np.flatnonzero(values > -np.inf)
     return columns.leaves[led], values[led]
+
+
+def _rounded(scores: NDArray[np.float32]) -> Column:
+    wide: Column = scores.astype(np.float64)
+    return np.round(wide, SCORE_DECIMALS)
 
 
 def _find_loose(scores: Scores, columns: ForestColumns, count: int) -> Rows:
     """The best rows that stand in no tree: what was said just now, and what is about nothing that has one."""
     placed = np.zeros(scores.view.size, dtype=np.bool_)
-    placed[columns.rows[columns.leaves]] = True
+    placed[columns.leaf_rows] = True
     loose = scores.rows[~placed[scores.rows]]
     return np.sort(scores.lead_nearly(count, loose))

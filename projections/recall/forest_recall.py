@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -129,28 +130,31 @@ def recall_trees(
     columns: ForestColumns,
     allowed: NDArray[np.bool_],
     root_scores: Column,
-    facts: Sequence[tuple[int, float]],
+    facts: Places,
+    near: Column,
 ) -> list[RecalledTree]:
     """The trees of a question, best first: the best by their roots, and the best by facts in them.
 
     `allowed` and `root_scores` by entry, -inf for one that has no score. `facts`: places of leaves and what each
-    scores, on the scale of roots.
+    scores (`near`), on the scale of roots.
     """
     rooted = np.flatnonzero(allowed & np.isfinite(root_scores))
-    by_fact: dict[int, float] = {}
-    entries = columns.entry_of[[place for place, _ in facts]].tolist()
-    for entry, (_, score) in zip(entries, facts, strict=True):
-        if allowed[entry]:
-            by_fact[entry] = max(score, by_fact.get(entry, score))
-    led = sorted(by_fact, key=lambda entry: (-by_fact[entry], entry))[:TREES_MAX]
+    best_fact = np.full(len(columns.entries), -np.inf)
+    np.maximum.at(best_fact, columns.entry_of[facts], near)
+    best_fact[~allowed] = -np.inf
+    holding = np.flatnonzero(np.isfinite(best_fact))
+    led = holding[np.lexsort((holding, -best_fact[holding]))[:TREES_MAX]].tolist()
+    chosen = np.array(list(dict.fromkeys([*_best(root_scores, rooted, TREES_MAX), *led])), dtype=np.intp)
+    known = zip(
+        columns.entries[chosen].tolist(),
+        columns.entry_trees[chosen].tolist(),
+        root_scores[chosen].tolist(),
+        best_fact[chosen].tolist(),
+        strict=True,
+    )
     found = [
-        RecalledTree(
-            place=int(columns.entries[entry]),
-            tree=int(columns.entry_trees[entry]),
-            by_root=float(root_scores[entry]) if np.isfinite(root_scores[entry]) else None,
-            by_fact=by_fact.get(entry),
-        )
-        for entry in dict.fromkeys([*_best(root_scores, rooted, TREES_MAX), *led])
+        RecalledTree(place, tree, root if isfinite(root) else None, fact if isfinite(fact) else None)
+        for place, tree, root, fact in known
     ]
     return sorted(found, key=lambda each: (-each.score, each.place))
 

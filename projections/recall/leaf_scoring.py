@@ -16,4 +16,4 @@ def score_leaves(scores: Scores, rows: NDArray[np.intp], count: int) -> Leading:
 
     So a leaf scores what it would score without trees, and answers of several modes can be compared.
     """
-    return scores.measure(rows, count)
+    return scores.best(count, rows)

@@ -74,8 +74,10 @@ class NodeColumns:
 
     def of_kinds(self, rows: Rows, kinds: Collection[NodeKind]) -> NDArray[np.bool_]:
         """Whether each of these rows is of one of the kinds."""
-        wanted = np.array([kind in kinds for kind in KINDS])
-        chosen: NDArray[np.bool_] = wanted[self._rows.columns["kind"][rows]]
+        found, chosen = self._rows.columns["kind"][rows], np.zeros(len(rows), dtype=np.bool_)
+        for number, kind in enumerate(KINDS):
+            if kind in kinds:  # many times as fast as a look into a table for each row
+                chosen |= found == number
         return chosen
 
     def neighbours(self) -> tuple[Rows, Rows]:

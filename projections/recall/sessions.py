@@ -123,11 +123,15 @@ def score_sessions(table: SessionTable, entries: Entries, more: Column | None = 
 
 def _count(table: SessionTable, entries: Entries) -> Column:
     """How often each term stands in each session, shape (terms, sessions)."""
-    width, counts = len(table.lengths) + 1, np.empty((len(entries.numbers), len(table.lengths)))
+    width = len(table.lengths) + 1
     if len(entries.rows) <= _ENTRIES_AT_ONCE:
-        counted = iter(_count_at_once(table, entries, width))
+        counted_at_once = _count_at_once(table, entries, width)
+        if not any(entries.loud):
+            return counted_at_once[:, :-1]
+        counted = iter(counted_at_once)
     else:
         counted = _count_by_term(table, entries, width)
+    counts = np.empty((len(entries.numbers), len(table.lengths)))
     for of_term, number, loud, column in zip(counts, entries.numbers, entries.loud, entries.columns, strict=True):
         of_term[:] = next(counted)[:-1] if column is None else _count_loud(table, entries, number)
         if loud and number not in table.known:

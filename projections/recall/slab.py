@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from events.errors import InvalidInput
-from projections.recall.products import integer_products
+from projections.recall.products import integer_products, side_by_side
 from projections.recall.rooms import Room
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ BLOCK_ROWS: Final = 4096
 _FIRST_ROWS = 64
 # What these take as they are quantised fits the processor's cache.
 _ROWS_AT_ONCE = 128
+# So many rows are read in their order: that is faster than as they come.
+_SORTED_FROM = 64
 # The largest v whose high byte, rounded, is still an int8.
 _STEPS: Final = 127 * 256 + 127
 # Cosines are told to this many decimals; steps and float16 are about as fine.
@@ -156,16 +158,19 @@ class SlabPicture:
 
     def cosines(self, rows: Rows, query: Quantised) -> NDArray[np.float64]:
         """The exact cosines of some rows with a query, in their order; 0 for rows without a vector."""
+        if len(rows) >= _SORTED_FROM and not (rows[1:] >= rows[:-1]).all():
+            order = np.argsort(rows)
+            cosines: NDArray[np.float64] = np.empty(len(rows))
+            cosines[order] = self.cosines(rows[order], query)
+            return cosines
         taken = self.take(rows)
         codes = np.concatenate((query.high, query.low))
-        by_high, by_low = np.empty((2, len(rows))), np.empty((2, len(rows)))
-        integer_products(codes, taken.high, by_high)
-        integer_products(codes, taken.low, by_low)
+        by_high, by_low = side_by_side(codes, taken.high).T, side_by_side(codes, taken.low).T
         whole = 65536.0 * by_high[0] + 256.0 * (by_high[1] + by_low[0]) + by_low[1]
-        cosines: NDArray[np.float64] = np.round(
+        exact: NDArray[np.float64] = np.round(
             whole * (taken.steps.astype(np.float64) * float(query.steps[0])), COSINE_DECIMALS
         )
-        return cosines
+        return exact
 
     def take(self, rows: Rows) -> Quantised:
         """The codes of some rows, in their order."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from projections.recall.keyed import hash_terms
-from projections.recall.products import integer_products
+from projections.recall.products import integer_products, side_by_side
 from projections.recall.tokens import terms
 
 if TYPE_CHECKING:
@@ -133,6 +133,11 @@ class Vocabulary:
         """Whether a node says it."""
         return word in self._numbers
 
+    def vector(self, word: int) -> WordVector | None:
+        """That of a word which a node says."""
+        number = self._numbers.get(word)
+        return None if number is None else self._vectors[number].copy()
+
     def put(self, node_id: bytes, words: Iterable[Hashed], vectors: Mapping[int, WordVector]) -> None:
         """The words of a node, each once; `vectors` of those that no other node says, by their hashes.
 
@@ -172,36 +177,42 @@ class Vocabulary:
         if not asked or len(self) < WORDS_MIN:
             return found
         cosines = self._cosines(np.stack([vector for _, vector in asked]))
-        most = _SURFACES * count
         for (word, _), of_word in zip(asked, cosines, strict=True):
-            places = np.flatnonzero(of_word >= RELATED_MIN)
-            if len(places) > most:
-                values = of_word[places]
-                places = places[values >= np.partition(values, -most)[-most]]
-            near: dict[int, float] = {}
-            rounded = of_word[places].astype(np.float64).round(COSINE_DECIMALS).tolist()
-            for term, cosine in zip(self._terms[places].tolist(), rounded, strict=True):
-                near[term] = max(cosine, near.get(term, 0.0))
-            near.pop(word.term, None)
-            best = sorted(near.items(), key=lambda each: (-each[1], each[0]))[:count]
             known = found.setdefault(word.term, {})
-            for term, cosine in best:
+            for term, cosine in self._nearest(of_word, word.term, count).items():
                 known[term] = max(cosine, known.get(term, 0.0))
         return found
+
+    def _nearest(self, of_word: Cosines, own: int, count: int) -> dict[int, float]:
+        """The terms of up to `count` rows with the highest of these cosines, each with its best one; not `own`."""
+        places = np.flatnonzero(of_word >= RELATED_MIN)
+        values, most = of_word[places], _SURFACES * count
+        if len(places) > most:
+            near = values >= np.partition(values, -most)[-most]
+            places, values = places[near], values[near]
+        rounded, terms_of = values.astype(np.float64).round(COSINE_DECIMALS), self._terms[places]
+        order = np.lexsort((terms_of, -rounded))
+        best: dict[int, float] = {}
+        for term, cosine in zip(terms_of[order].tolist(), rounded[order].tolist(), strict=True):
+            if len(best) == count:
+                break
+            if term != own:
+                best.setdefault(term, cosine)
+        return best
 
     def _cosines(self, asked: NDArray[np.int8]) -> Cosines:
         """Cosines of asked vectors with all rows, (asked, rows), seen from the mean; 0 where a row is free."""
         count = len(self)
         with_mean, per_length = self._look()
-        products = np.empty((len(asked), len(self._vectors)), dtype=np.float32)
-        integer_products(asked, self._vectors, products)
+        rows = len(self._holders)
+        products = np.ascontiguousarray(side_by_side(asked, self._vectors[:rows]).T, dtype=np.float32)
         whole = asked.astype(np.int64)
         asked_total, own = whole @ self._total, (whole * whole).sum(axis=1)
         mean = float(self._total @ self._total) / count**2
         lengths = np.sqrt(np.maximum(own - 2 * asked_total / count + mean, 1e-9))
-        products -= with_mean
+        products -= with_mean[:rows]
         products -= (asked_total / count - mean).astype(np.float32)[:, None]
-        products *= per_length
+        products *= per_length[:rows]
         products *= (1 / lengths).astype(np.float32)[:, None]
         return products
 

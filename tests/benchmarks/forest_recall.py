@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -24,10 +25,12 @@ from threadpoolctl import threadpool_limits
 from daemon.asking.answers import Answerer
 from daemon.asking.forest_search import ForestSearch
 from daemon.asking.query_params import QueryParams
+from daemon.asking.word_search import WordSearch
 from daemon.lifecycle import collect_seldom
 from daemon.logs import quiet
 from daemon.memories import Memories
 from daemon.offline.embedder import HashingEmbedder
+from daemon.offline.static import PACKAGE, StaticEmbedder
 from daemon.serving.protocol import Method
 from daemon.serving.socket_server import SocketServer
 from daemon.vector_source import VectorSource
@@ -98,11 +101,21 @@ def _route(memory: Memory) -> NewEvent:
 async def _measure_modes(turns: int, questions: int) -> list[Row]:
     async with _remembering(turns) as (log, memories, memory):
         rows: list[Row] = [await _measure_layout(memory)]
-        for parameters, what in ((NO_EMBEDDER, "by words"), (ANY_EMBEDDER, "by words and vectors")):
+        ways = [
+            ("by words", NO_EMBEDDER, None),
+            ("by words and vectors", ANY_EMBEDDER, None),
+            ("by words, vectors and related words", ANY_EMBEDDER, _find_words(log)),
+        ]
+        for what, parameters, words in ways if find_spec(PACKAGE) else ways[:-1]:
             embedder = ScriptedEmbedder(DIMENSIONS) if parameters.cosine_weight else HashingEmbedder()
-            answerer = Answerer(log.keys, log, memories, embedder, parameters, lambda _: 0, lambda: 0)
+            answerer = Answerer(log.keys, log, memories, embedder, parameters, lambda _: 0, lambda: 0, words=words)
             rows.append(await _measure_mode(answerer, embedder, what, len(memory.nodes), questions))
         return rows
+
+
+def _find_words(log: EventLog) -> WordSearch | None:
+    """What a daemon with an embedder has, if the package of word vectors is installed."""
+    return WordSearch(log, StaticEmbedder()) if find_spec(PACKAGE) else None
 
 
 async def _measure_layout(memory: Memory) -> Row:
@@ -134,8 +147,8 @@ async def _measure_mode(
             before = _count_embedded(embedder)
             watch = Watch()
             await answerer.query(QueryParams(user_id="alice", query=question, k=K, mode=mode))
-            if n:  # the first one lays the trees out
-                seconds.append(watch.read().thread_s)
+            if n:  # the first one lays the trees out and reads the words
+                seconds.append(watch.read().cpu_s)  # of all threads: the embedder of words may have one
             if mode == "forest":
                 asked += _count_embedded(embedder) - before
     agpr, forest = took["agpr"], took["forest"]
@@ -184,7 +197,8 @@ def _request() -> bytes:
 async def _serve(folder: str, turns: int, started: Connection) -> None:
     async with _remembering(turns) as (log, memories, _):
         embedder = ScriptedEmbedder(DIMENSIONS)
-        answerer = Answerer(log.keys, log, memories, embedder, ANY_EMBEDDER, lambda _: 0, lambda: 0)
+        words = _find_words(log)
+        answerer = Answerer(log.keys, log, memories, embedder, ANY_EMBEDDER, lambda _: 0, lambda: 0, words=words)
         handlers = {"query": Method(QueryParams, answerer.query, False, 30.0)}
         server = SocketServer(Path(folder) / "ours.sock", handlers=handlers, report=quiet)
         server.bind()

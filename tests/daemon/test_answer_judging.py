@@ -119,7 +119,7 @@ async def test_saying_that_it_is_not_known_is_right_where_nothing_answers(
 
 
 async def test_without_a_model_it_is_said_what_to_do(alice: EventLog, clock: ManualClock) -> None:
-    with pytest.raises(NothingJudges, match=r"set models\.chat_url and models\.chat_model") as raised:
+    with pytest.raises(NothingJudges, match=r"set models\.chat_model") as raised:
         await AnswerJudge(alice, None, Budget(0, 0, clock)).judge(params())
 
     assert raised.value.code == "unavailable"

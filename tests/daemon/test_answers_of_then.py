@@ -14,6 +14,7 @@ from daemon.asking.query_params import QueryParams
 from daemon.memories import Memories
 from daemon.snapshots import Snapshots
 from events.log import EventLog
+from projections.memory import MemoryParameters
 from projections.recall.agpr import ANY_EMBEDDER, NO_EMBEDDER, AgprParameters
 from tests.builders import KEYS, ManualClock
 from tests.daemon.lived import DAY_MS, MODES, QUESTIONS, Life, ask_past, comparable
@@ -30,24 +31,25 @@ async def check_past(
     steps: tuple[int, int],
     agpr: AgprParameters,
     questions: int = 2,
-    runs: int | None = None,
+    by_lot: int | None = None,
+    memory: MemoryParameters = SMALL,
 ) -> int:
     """Live by this seed, with answers kept all along, and ask for the past; at how many positions.
 
-    `steps`: with words that go, and then without. `runs`: in so many passes through the memory, which is cheaper
-    than all positions by lot (None).
+    `steps`: with words that go, and then without. `by_lot`: so many positions in any order, the others one after
+    the other, which is cheaper than to fold up to each (None: all in any order).
     """
     print(f"seed {seed}")
-    parts = build_parts(log, clock, model=Rules(), agpr=agpr)
+    parts = build_parts(log, clock, model=Rules(), agpr=agpr, memory=memory)
     life = Life(parts, clock, random.Random(seed))
     await life.live(steps[0], undoing=True)
     await life.live(steps[1], questions=questions)
-    history = History(log, SMALL, past_max=3, copy_from_events=40)
+    history = History(log, memory, past_max=3, copy_from_events=40)
     answerer = Answerer(KEYS, log, parts.memories, ScriptedEmbedder(), agpr, lambda _: 0, clock, history)
     positions = sorted({user_seq for user_seq, _, _ in life.answers})
     life.chance.shuffle(positions)
-    if runs is not None:
-        positions = [position for run in range(runs) for position in sorted(positions[run::runs])]
+    if by_lot is not None:
+        positions[by_lot:] = sorted(positions[by_lot:])
     found = 0
     for position in positions:
         for (user_seq, mode, question), then in life.answers.items():

@@ -30,10 +30,10 @@ async def model(stub: OpenAiStub) -> AsyncGenerator[EndpointLanguageModel]:
 
 
 async def say_much(parts: Parts) -> None:
-    """Forty chunks and their facts."""
+    """Twenty chunks and their facts."""
     cities = ("Oslo", "Rome", "Bern", "Riga", "Kyiv")
     async with running(parts):
-        for n in range(8):
+        for n in range(4):
             session = f"s{n}"
             for city in cities:
                 await parts.say(

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from daemon.asking.answer_types import Answer
@@ -24,12 +25,13 @@ from daemon.vectors import VectorFiller
 from events.envelope import RecordedEvent
 from events.log import EventLog
 from events.reading import read_user
+from projections.ports import Vectors
 from projections.recall.agpr import ANY_EMBEDDER
 from tests.builders import KEYS, ManualClock, a_forgetting
 from tests.daemon.parts_in_use import ALICE, Parts, build_parts, running
 from tests.daemon.scripted_asking import ScriptedAsker
 from tests.daemon.test_deep import TOWNS, ask, fill, filled, shown_texts
-from tests.scripted_models import ScriptedEmbedder, Vectors
+from tests.scripted_models import ScriptedEmbedder
 from tests.waiting import wait_until
 
 PLAN, RANK, CHECK = QueryTask.PLAN, QueryTask.RANK, QueryTask.CHECK
@@ -197,3 +199,25 @@ def test_the_bodies_are_read_as_they_are_sent() -> None:
     body = json.loads('{"roots":[{"text":"a"}],"evidence":[{"text":"b"}],"trees":[{"texts":[{"text":"c"}]}]}')
 
     assert shown_texts(body) == ["a", "b", "c"]
+
+
+async def test_a_crowd_passes_the_budget_by_no_more_than_what_was_out(log: EventLog, clock: ManualClock) -> None:
+    asker, budget = ScriptedAsker(), Budget(0, 1_000, clock, questions_max=2)
+    parts = await filled(log, clock, asker, budget=budget)
+    answers: list[Answer] = []
+
+    async def wait(_: QueryTask) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    async def ask_once() -> None:
+        answers.append(await ask(parts))
+
+    asker.before = wait
+    async with anyio.create_task_group() as tasks:
+        for _ in range(32):
+            tasks.start_soon(ask_once)
+
+    assert budget.spent(ALICE) <= 1_000 + 2 * 2 * 110  # a round has two calls at most
+    assert len(answers) == 32
+    assert {answer.fell_back for answer in answers} <= {None, "budget"}
+    assert all(answer.memories for answer in answers)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
-from daemon.asking.fact_listing import FactShown
+from daemon.asking.fact_listing import FactShown, look_at_fact, show_facts
 from daemon.asking.listings import (
     Listings,
     NoParams,
@@ -26,6 +27,7 @@ from daemon.asking.unit_listing import GroupShown, UnitShown
 from daemon.erasure.receipts import SessionUnknown, UserUnknown
 from events.errors import InvalidInput
 from events.memory import Usage
+from events.reading import read_events
 from projections.digests import digest_memory
 from tests.builders import KEYS, a_forgetting
 from tests.daemon.model_answers import Answers
@@ -188,6 +190,18 @@ async def test_a_fact_that_was_said_twice_is_one_fact_with_both_sources(
     assert fact.sessions == ["s1", "s2"]
     assert [source.turn_id for source in fact.sources] == ["t1", "t2"]
     assert fact.entities == ["rex"]
+
+
+async def test_a_fact_that_is_said_again_while_its_words_are_read_is_listed_as_it_was(parts: Parts) -> None:
+    await learn(parts, "Alice likes tea.", session_id="s1")
+    (fact,) = (await parts.memory()).canon.facts.values()
+    standing = look_at_fact(await parts.memory(), fact)
+    recorded = await parts.log.read(partial(read_events, seqs=standing.seqs))
+    await learn(parts, "Alice likes tea.", session_id="s2")
+    (shown,) = show_facts([standing], recorded)
+
+    assert len(fact.turns) == 2
+    assert shown.sessions == ["s1"]
 
 
 @pytest.mark.parametrize("wrong", [{"limit": 0}, {"limit": 1001}, {"after": "no hex"}, {"after": "00ff"}])

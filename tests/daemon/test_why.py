@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from daemon.asking.origins import Why
+from daemon.asking.provenance.origins import Why
 from daemon.asking.spent import SpentShown
 from daemon.asking.structures import FactsParams, Structures
 from daemon.asking.tree_nodes import NodeShown, TreeNodes, TreeNodesReader, TreeParams, TreeUnknown

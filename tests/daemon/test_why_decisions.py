@@ -8,8 +8,8 @@ import pytest
 
 from daemon.asking.fact_listing import FactShown
 from daemon.asking.history import History
-from daemon.asking.memory_lookup import MemoryUnknown
-from daemon.asking.origins import FactBehind, Why
+from daemon.asking.provenance.memory_lookup import MemoryUnknown
+from daemon.asking.provenance.origins import FactBehind, Why
 from daemon.asking.structures import FactsParams, PageParams, Structures
 from daemon.asking.why import Provenance, WhyParams
 from daemon.building.corrections import Corrections, CorrectParams, FactParams, PinParams

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from daemon.asking.memory_lookup import MemoryUnknown
-from daemon.asking.origins import Why
+from daemon.asking.provenance.memory_lookup import MemoryUnknown
+from daemon.asking.provenance.origins import Why
+from daemon.asking.provenance.ways_up import TREES_MAX
 from daemon.asking.structures import FactsParams, PageParams, Structures
 from daemon.asking.tree_nodes import TreeNodesReader, TreeParams
-from daemon.asking.ways_up import TREES_MAX
 from daemon.asking.why import Provenance, WhyParams
 from daemon.erasure.receipts import UserUnknown
 from events.errors import InvalidInput

@@ -128,3 +128,23 @@ async def test_only_the_words_of_what_is_new_are_read_after_an_event(log: EventL
     assert waiting == 1, "of all nodes the one that is new"
     assert memory.nodes.words is not None
     assert not memory.nodes.words.missing
+
+
+async def test_a_word_of_the_question_that_a_memory_says_is_not_embedded_again(
+    log: EventLog, clock: ManualClock
+) -> None:
+    parts, vectors = build_parts(log, clock), AlikeWords()
+    words = WordSearch(log, vectors)
+    await parts.say(" ".join(FILLING.split()), session_id="s1")
+    await parts.say("An old violin and a cello.", session_id="s2")
+    memory = await parts.memory()
+    found = await words.find(memory, "Which violin?")
+    read = len(vectors.asked)
+    vectors.is_down = True
+    again = await words.find(memory, "Which violin?")
+    cello, violin = (next(memory.nodes.lexical.hash(terms(each))) for each in ("cello", "violin"))
+
+    assert found is not None
+    assert found == again
+    assert found.terms[violin][cello] > 0.9
+    assert len(vectors.asked) == read == len(set(vectors.asked))

@@ -109,6 +109,26 @@ def test_a_user_nobody_knows_is_told_from_one_who_said_nothing_of_it(daemon: Fak
     assert known.stderr == ""
 
 
+def test_on_a_terminal_it_is_said_once_that_nobody_knows_a_user(daemon: FakeDaemon) -> None:
+    daemon.answers["query"] = lambda _: {"memories": [], "context": "", "watermark": {**WATERMARK, "user_seq": 0}}
+
+    assert on_a_terminal(daemon, "nobody", "Where?").split("\r\n") == ["Nothing is known of this user.", ""]
+
+
+def test_of_a_user_who_was_not_known_then_the_clock_that_counts_is_named(daemon: FakeDaemon) -> None:
+    daemon.answers["query"] = lambda _: {"memories": [], "context": "", "watermark": {**WATERMARK, "user_seq": 0}}
+    result = run(daemon, "alice", "Where?", "--as-of", "2023-01-01T00:00:00Z")
+
+    assert result.stderr == "Nothing was known of this user then: --as-of goes by when something was recorded.\n"
+
+
+def test_the_cap_that_ended_the_asking_is_named(daemon: FakeDaemon) -> None:
+    daemon.answers["query"] = lambda _: {**ANSWER, "explanation": None, "capped": "calls"}
+    result = run(daemon, "alice", "Where?", "--mode", "deep")
+
+    assert result.stderr == "The cap on calls (--calls-max) ended it: these memories were found until then.\n"
+
+
 def test_an_answer_that_may_be_none_says_so_beside_it(daemon: FakeDaemon) -> None:
     memory = {"id": "c1", "kind": "fact", "text": "Rex.", "score": 0.1, "sessions": ["s1"]}
     answer = {"memories": [memory], "context": "", "watermark": WATERMARK, "confidence": 0.1, "insufficient": True}

@@ -116,7 +116,8 @@ class DeepBrowse:
     def readable_roots(self) -> list[bool]:
         """For each of these whether a model may be shown it."""
         places = np.array([each.place for each in self._recalled.trees], dtype=np.intp)
-        return self._may_be_read(places).tolist()
+        readable: list[bool] = self._may_be_read(places).tolist()
+        return readable
 
     def candidates(self) -> Candidates:
         """What a model ranks of this level."""
@@ -182,13 +183,13 @@ class DeepBrowse:
     def _values(self, frontier: Frontier) -> Column:
         """How near each is: as `rank_forest` has it, or to what is looked for in its tree."""
         vectors, columns = self._trees.vectors, self._trees.columns
-        values = self._recalled.by_place[frontier.places]
+        values = self._recalled.score(frontier.places)
         if vectors is None:
             return values
-        inner = ~frontier.is_leaf
+        shown = ~frontier.is_leaf
         if self._passing is not None:
-            inner &= self._passing.some[frontier.places]
-        inner = np.flatnonzero(inner)
+            shown &= self._passing.some[frontier.places]
+        inner = np.flatnonzero(shown)
         values[inner] = vectors.cosines(frontier.places[inner])
         slab = self._scores.view.slab
         for tree, query in self._looks_for.items():

@@ -95,11 +95,18 @@ class ModelUse:
         if not askings or not self.goes_on:
             return
         await self._budget.load(self._log)
-        if self._budget.is_spent(self._user):
-            self.fell_back = FellBack.BUDGET
-            return
-        self.shown |= shown
-        is_over = False
+        with anyio.move_on_at(self._deadline) as waiting:
+            async with self._budget.questions:
+                if self._budget.is_spent(self._user):
+                    self.fell_back = FellBack.BUDGET
+                    return
+                self.shown |= shown
+                await self._ask_all(askings)
+        if waiting.cancelled_caught:
+            self._timed_out = True
+
+    async def _ask_all(self, askings: Sequence[Asking[Any]]) -> None:
+        is_over = is_undone = False
         for asking in askings:
             asking.spending, asking.too_long = Spending(part_of=self._spending), False
 
@@ -111,22 +118,20 @@ class ModelUse:
             is_over = True
 
         try:
-            with anyio.move_on_at(self._deadline) as waiting:
-                await while_it_stands(self._log, self._user, self.shown, ask_all)
+            await while_it_stands(self._log, self._user, self.shown, ask_all)
+            is_undone = not is_over
         finally:
             # Also for who has left: it is on the bill.
             for asking in askings:
                 self._budget.spend_on_query(self._user, asking.question.task, asking.spending.usage)
-        if waiting.cancelled_caught:
-            self._timed_out = True
-        elif not is_over:
+            calls = [asking.spending.usage.calls for asking in askings]
+            if any(calls):
+                tasks = tuple(asking.question.task.value for asking in askings)
+                self.rounds.append(Round(tasks, sum(calls), max(calls)))
+        if is_undone:
             self.fell_back = FellBack.FORGOTTEN
             for asking in askings:
                 asking.answer = None
-        calls = [asking.spending.usage.calls for asking in askings]
-        if any(calls):
-            tasks = tuple(asking.question.task.value for asking in askings)
-            self.rounds.append(Round(tasks, sum(calls), max(calls)))
 
     def give_up(self) -> None:
         """Nothing of use is to be had of the model for this query."""

@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from events.log import EventLog, LogReader
     from projections.memory import Memory
     from projections.recall.answering import Prepared, RecallRequest
-    from projections.recall.forest_ranking import RecalledForest, Trees
-    from projections.recall.scoring import Scores
+    from projections.recall.forest_ranking import Trees
 
 # Memories whose texts are checked: more than an answer usually has.
 EVIDENCE_MAX: Final = 20
@@ -139,8 +138,7 @@ class Deepening:
             request = self.recalling.request_for(memory, asked, aim(memory))
             prepared, trees = await forest.prepare(memory, request, asked.families, Stopwatch())
             is_filtered = prepared.rows.size < len(memory.nodes)
-            scores, recalled = await forest.run(memory, partial(_recall, prepared, request, trees))
-        return DeepBrowse(scores, trees, recalled, is_filtered=is_filtered)
+            return await forest.run(memory, partial(_recall, prepared, request, trees, is_filtered))
 
     async def _check(
         self,
@@ -176,9 +174,9 @@ def _day_of(reference: ReferenceDate) -> str:
     return to_datetime(reference.at).astimezone(reference.zone).date().isoformat()
 
 
-def _recall(prepared: Prepared, request: RecallRequest, trees: Trees) -> tuple[Scores, RecalledForest]:
+def _recall(prepared: Prepared, request: RecallRequest, trees: Trees, is_filtered: bool) -> DeepBrowse:
     scores = score_all(prepared, request)
-    return scores, recall_forest(scores, trees)
+    return DeepBrowse(scores, trees, recall_forest(scores, trees), is_filtered=is_filtered)
 
 
 def _read_evidence(found: Found, recorded: Mapping[int, RecordedEvent]) -> list[MemberText]:

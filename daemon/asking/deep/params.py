@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 
 class ModelNotConfigured(MemForestError):
-    """This asks a language model, and none is configured: set models.chat_model (README, "Models"), or ask in mode
-    "forest", which needs none."""
+    """This asks a language model, and none is configured: set models.chat_model, or ask in mode "forest"."""
 
     code = "invalid"
 

@@ -84,9 +84,7 @@ def find_files(path: Path) -> tuple[Path, Path]:
     if path.is_dir():
         found = sorted(folder.glob("questions*.csv"))
         if len(found) != 1:
-            raise BadDataSet(
-                f"The folder has {len(found)} files `questions*.csv`; name the one that is meant with --data."
-            )
+            raise BadDataSet(f"The folder has {len(found) or 'no'} files `questions*.csv`; name one with --data.")
         questions = found[0]
     else:
         questions = (

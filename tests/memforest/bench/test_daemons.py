@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from memforest.bench.daemons import Daemon, check_models, read_sockets
-from memforest.errors import InvalidInput
+from memforest.bench.daemons import Daemon, check_chat_models, check_models, read_sockets
+from memforest.errors import InvalidInput, Unavailable
+from tests.memforest.fake_daemon import FakeDaemon
 
 
 def test_one_daemon_needs_no_name() -> None:
@@ -37,3 +38,12 @@ def test_daemons_that_could_not_be_told_apart_are_refused(given: list[str]) -> N
 def test_models_without_a_daemon_each_are_refused_with_what_to_do(given: list[str]) -> None:
     with pytest.raises(InvalidInput, match="--socket gpt=PATH --socket qwen=PATH"):
         check_models(read_sockets(given), ["gpt", "qwen"])
+
+
+def test_what_needs_a_chat_model_is_refused_before_anything_is_built(tmp_path: Path) -> None:
+    with FakeDaemon(tmp_path / "d.sock") as daemon:
+        daemon.answers["status"] = lambda _: {
+            "models": {"language_model": "rules", "embedder": "none", "chat": None}
+        }
+        with pytest.raises(Unavailable, match="which --mode deep needs"):
+            check_chat_models([Daemon("", daemon.path)], "--mode deep")

@@ -16,9 +16,9 @@ def bm25_by_hand(rows: dict[int, list[str]], query: set[str], size: int, k1: flo
     """The formula, row by row and term by term."""
     scores = [0.0] * size
     mean = sum(map(len, rows.values())) / len(rows) if rows else 0.0
+    holding = {term: sum(term in words for words in rows.values()) for term in query}
     for row, words in rows.items():
-        for term in query:
-            holders = sum(term in others for others in rows.values())
+        for term, holders in holding.items():
             count = words.count(term)
             if count and row < size:
                 idf = math.log(1 + (len(rows) - holders + 0.5) / (holders + 0.5))

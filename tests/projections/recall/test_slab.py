@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from projections.recall.products import integer_products, numpy_products
+from projections.recall.products import integer_products, numpy_products, side_by_side
 from projections.recall.rooms import Room, SearchOptions
 from projections.recall.slab import BLOCK_ROWS, Slab, VectorRefused, quantise, restore
 
@@ -110,6 +110,9 @@ def test_numpy_and_numkong_agree_to_the_last_bit() -> None:
         codes = chance.integers(-128, 128, (left, width)).astype(np.int8)
         others = chance.integers(-128, 128, (right, width)).astype(np.int8)
         whole = codes.astype(np.int64) @ others.astype(np.int64).T
+        beside = side_by_side(codes, others)
+
+        assert np.array_equal(beside.T, whole)
         for out in (np.zeros((left, right)), np.zeros((left, right), np.float32)):
             integer_products(codes, others, out)
             again = np.zeros_like(out)
@@ -117,6 +120,16 @@ def test_numpy_and_numkong_agree_to_the_last_bit() -> None:
 
             assert np.array_equal(out, whole.astype(out.dtype))
             assert np.array_equal(again, out)
+
+
+def test_exact_cosines_are_the_same_in_whatever_order_rows_are_asked_for() -> None:
+    slab, chance = filled(unit_rows(7, 300)), np.random.default_rng(8)
+    picture, query = slab.picture(300), quantise(unit_rows(9, 1))
+    rows = chance.permutation(np.repeat(np.arange(300), 2))
+    cosines = picture.cosines(rows, query)
+    one_by_one = [float(picture.cosines(np.array([row]), query)[0]) for row in rows.tolist()]
+
+    assert cosines.tolist() == one_by_one
 
 
 def test_a_row_that_was_taken_out_is_all_zeros() -> None:

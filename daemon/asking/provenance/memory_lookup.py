@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from daemon.asking.fact_listing import FactStanding, look_at_fact
+from daemon.asking.provenance.ways_up import TreeFound, call_scope, find_ways, leaves_below, summary_of
 from daemon.asking.tree_nodes import facts_by_leaf, may_be_shown
 from daemon.asking.unit_listing import is_trajectory
-from daemon.asking.ways_up import TreeFound, call_scope, find_ways, leaves_below, summary_of
 from events.decisions import PairVerdict, Supersession
 from events.envelope import Reference
 from events.errors import InvalidInput, MemForestError
@@ -35,7 +35,7 @@ COMPARED_MAX = 200
 
 
 class MemoryUnknown(MemForestError):
-    """There is no memory of this id (any more); ids are those of an answer, a listing or a tree."""
+    """There is no memory of this id (any more, or not then); ids are those of an answer, a listing or a tree."""
 
     code = "not_found"
 

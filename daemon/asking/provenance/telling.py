@@ -9,9 +9,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from daemon.asking.decisions_told import Decisions, Joining, explain_joining
-from daemon.asking.memory_lookup import FactFound, Found, JudgedFound
-from daemon.asking.origins import (
+from daemon.asking.provenance.decisions_told import Decisions, Joining, explain_joining
+from daemon.asking.provenance.memory_lookup import FactFound, Found, JudgedFound
+from daemon.asking.provenance.origins import (
     BusMessageShown,
     Call,
     FactBehind,

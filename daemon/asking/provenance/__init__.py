@@ -1,0 +1,1 @@
+"""What stands behind a memory and above it, as `why` tells it."""
