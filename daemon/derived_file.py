@@ -1,8 +1,8 @@
 """The file `derived.db`: its tables, and how rows in it are used.
 
 A row is overwritten in place and never deleted, and one that is empty is used again, so nothing that was erased
-is left in a page: SQLite leaves copies behind when it moves rows (events/migrations.py). All rows of a table that hold
-bytes of somebody are as long as before, so none ever moves.
+is left in a page: SQLite leaves copies behind when it moves rows (events/migrations.py). All rows of a table that
+hold bytes of somebody are as long as before, so none ever moves.
 """
 
 from __future__ import annotations
