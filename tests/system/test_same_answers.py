@@ -1,4 +1,4 @@
-"""Every mode without a model answers the same, byte for byte: asked again, after a restart, and after a rebuild.
+"""Every mode answers the same, byte for byte: asked again, after a restart, and after a rebuild.
 
 Each run of the daemon has another seed for Python's own hashes, so nothing may hang on the order of a set.
 """
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from memforest import AsyncClient
+from tests.stub_models.process import running_stub_process
 from tests.system.daemon_process import (
     DaemonProcess,
     a_close,
@@ -32,6 +33,9 @@ from tests.system.daemon_process import (
 
 USER, SESSIONS, TURNS = "alice", 6, 10
 MODES = ("agpr", "flat", "forest", "roots")
+WITH_TREES = ("forest", "roots", "deep")
+# These ask a model, which answers the same question the same.
+MODES_WITH_A_MODEL = ("deep", "auto")
 # Nothing is planned in the background while it is asked: what waits is part of every answer.
 ENVIRON = {"MEMFOREST_EVENTTREE_ONLINE": "false"}
 PEOPLE, CITIES, THINGS = ("Zoe", "Rex", "Ann"), ("Oslo", "Davis", "Miami", "Lyon"), ("kite", "violin", "boat")
@@ -96,22 +100,24 @@ async def until_ready(client: AsyncClient) -> None:
     await until(is_ready, 60, "vectors are missing")
 
 
-def questions() -> list[dict[str, Any]]:
+def questions(modes: Sequence[str]) -> list[dict[str, Any]]:
     """Each question in each mode, plain and with one thing more, of which every mode sees all."""
     asked: list[dict[str, Any]] = []
-    for (m, mode), (q, question) in itertools.product(enumerate(MODES), enumerate(QUESTIONS)):
-        fitting = [more for more in MORE if "families" not in more or mode in ("forest", "roots")]
+    for (m, mode), (q, question) in itertools.product(enumerate(modes), enumerate(QUESTIONS)):
+        fitting = [more for more in MORE if "families" not in more or mode in WITH_TREES]
         plain = {"user_id": USER, "query": question, "mode": mode, "reference_date": "2024-07-10"}
         asked += [plain, {**plain, **fitting[(m + q) % len(fitting)]}]
     return asked
 
 
-async def ask(daemon: DaemonProcess) -> dict[str, str]:
+async def ask(daemon: DaemonProcess, modes: Sequence[str] = MODES) -> dict[str, str]:
     """All questions; the answers to the byte, but for how long they took."""
     answers: dict[str, str] = {}
     async with daemon.client() as client:
         await until_ready(client)
-        for asked in questions():
+        if "deep" in modes:  # the first question to a model finds out what it understands, which is a call
+            await client.query(USER, "anything", mode="deep")
+        for asked in questions(modes):
             answer = await client.request("query", asked)
             if answer.get("explanation"):
                 del answer["explanation"]["timings_ms"]
@@ -184,3 +190,22 @@ async def test_answers_are_the_same_again_after_a_restart_and_after_a_rebuild(
     for name, answers in (("again", again), ("restarted", restarted), ("rebuilt", rebuilt)):
         assert differences(first, answers) == [], name
     assert bool(before) == (embedder == "static")
+
+
+async def test_so_are_those_that_a_model_has_a_say_in_as_long_as_it_says_the_same() -> None:
+    with short_folder() as folder:
+        async with (
+            running_stub_process() as stub,
+            running_daemon(folder / "d", environ={**stub.environ(), "PYTHONHASHSEED": "1", **ENVIRON}) as daemon,
+        ):
+            await learn(daemon)
+            first, again = await ask(daemon, MODES_WITH_A_MODEL), await ask(daemon, MODES_WITH_A_MODEL)
+            await daemon.stop()
+            let_go_of_memories(daemon)
+            daemon.environ["PYTHONHASHSEED"] = "2"
+            await daemon.start()
+            rebuilt = await ask(daemon, MODES_WITH_A_MODEL)
+
+    assert sum('"rounds": 0' not in answer and '"rounds"' in answer for answer in first.values()) > len(QUESTIONS)
+    for name, answers in (("again", again), ("rebuilt", rebuilt)):
+        assert differences(first, answers) == [], name
