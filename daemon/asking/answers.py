@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 # Up to so many nodes are scored in less than 5 ms; a hop to another thread costs a tenth of one.
 NODES_ON_LOOP_MAX = 30_000
+# With trees and related words a node takes so many times as long.
+TREES_TAKE_TIMES = 5
 NOBODY_ANSWERS: Final = (
     "an answer in words is written by a language model, and none is configured: set models.chat_model "
     '(README, "Chat models"), or leave out answer'
@@ -88,7 +90,7 @@ class Answerer:
         self._reader = reader
         self._memories = memories
         self._embedder = embedder
-        forest = ForestRecalling(ForestSearch(trees), nodes_on_loop_max, words)
+        forest = ForestRecalling(ForestSearch(trees), nodes_on_loop_max // TREES_TAKE_TIMES, words)
         self._recalling = Recalling(embedder, parameters, vectors, nodes_on_loop_max, forest)
         self._freshness = Freshness(keys, reader, memories, planned, clock)
         self._history = history or History(reader, memories.parameters)
