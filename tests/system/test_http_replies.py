@@ -124,6 +124,8 @@ async def test_every_route_answers_as_the_document_says(daemon: DaemonProcess) -
         for verb, path in (("GET", ""), ("POST", "/retry"), ("DELETE", "")):
             assert (await caller.call(verb, "/v1/dead_letters/{id}" + path, {"id": "7"})).status == 404
         assert (await caller.call("GET", "/v1/users/{user_id}/parked/{id}", {**user, "id": "7"})).status == 404
+        grade = {"question": "Where is Miami?", "gold": "in Florida", "answer": "In Florida."}
+        assert (await caller.call("POST", "/v1/judge", body=grade)).status == 503, "there is no model to ask"
         assert (await caller.call("POST", "/v1/parked/retry", body={"user_id": USER})).json == {"resumed": 0}
         other = {**user, "session_id": "s2"}
         await caller.call("DELETE", "/v1/users/{user_id}/sessions/{session_id}", other, query="?dry_run=true")
