@@ -7,7 +7,6 @@ import pytest
 
 from events.eventtree import UnitId
 from events.log import EventLog
-from events.memory import FactId
 from projections.eventtree.parameters import EventTreeParameters
 from projections.memory import Memory
 from tests.builders import ManualClock, a_batch
@@ -25,9 +24,12 @@ def room_of(number: int) -> int:
     return number * 7 % ROOMS
 
 
-async def learn(parts: Parts) -> None:
-    """Memories of two models, taking turns, and as many of our own; vectors alone tell which are of one room."""
-    chance = np.random.default_rng(3)
+async def learn(parts: Parts) -> dict[int, int]:
+    """Memories of two models, taking turns, and as many of our own; vectors alone tell which are of one room.
+
+    The room of each by its seq: what is done in the background is recorded in between.
+    """
+    chance, rooms = np.random.default_rng(3), dict[int, int]()
     for number in range(MEMORIES):
         told = []
         for model, width in WIDTHS.items():
@@ -35,7 +37,9 @@ async def learn(parts: Parts) -> None:
             vector[room_of(number)] += 1
             told.append(a_memory(f"{model}-{number}", f"Thing {number}, {model}.", vector.tolist(), model, model))
         told.append(a_memory(f"own-{number}", f"Piece {number}.", None, None, "own"))
-        await parts.log.append(a_batch(*told))
+        outcomes = await parts.log.append(a_batch(*told))
+        rooms.update((outcome.seq, room_of(number)) for outcome in outcomes if outcome.seq is not None)
+    return rooms
 
 
 def check_apart(memory: Memory) -> dict[int, int]:
@@ -50,11 +54,6 @@ def check_apart(memory: Memory) -> dict[int, int]:
 
     assert all(len(spaces) == 1 for spaces in units.values())
     return groups
-
-
-def rooms_of(memory: Memory, members: tuple[FactId, ...]) -> set[int]:
-    """Memories were told three at a time, so seqs tell which one a fact is."""
-    return {room_of((memory.canon.facts[fact].first.pointer.seq - 1) // 3) for fact in members}
 
 
 def is_done(parts: Parts) -> bool:
@@ -72,7 +71,7 @@ async def test_each_model_s_memories_are_grouped_by_their_own_vectors(
 ) -> None:
     parts = build_parts(log, clock, online=EventTreeParameters() if in_background else None)
     async with running(parts):
-        await learn(parts)
+        rooms = await learn(parts)
         if in_background:
             await wait_until(
                 lambda: is_done(parts), message="the compaction does not come to an end", timeout_s=60
@@ -82,7 +81,10 @@ async def test_each_model_s_memories_are_grouped_by_their_own_vectors(
         memory = await parts.memory()
     groups = check_apart(memory)
     theirs = [group for group in memory.units.groups.values() if memory.placement.space_of(group.members[0])]
-    of_one_room = [group for group in theirs if len(rooms_of(memory, group.members)) == 1]
+    facts = memory.canon.facts
+    of_one_room = [
+        group for group in theirs if len({rooms[facts[member].first.pointer.seq] for member in group.members}) == 1
+    ]
 
     assert groups.keys() == {0, 1, 2}, groups
     assert len(of_one_room) >= 0.8 * len(theirs), "their texts are all alike: only their vectors tell"
