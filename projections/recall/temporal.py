@@ -79,8 +79,8 @@ class TimeStep:
     """What a question's time says of rows. `first`: these stand first, in this order.
 
     `within` (ascending): those that may answer and lie in the days of the question, None without any. `starts`:
-    when what each row is about begins. `anchor`: what the question names. `says`: whether the question says more
-    than its time. `dated`: where it is said when, None unless the question asks for that.
+    when what each row is about begins, `said`: when it was said. `anchor`: what the question names. `says`:
+    whether the question says more than its time. `dated`: where it is said when, None unless the question asks for that.
     `named`: by what share each row names whom the question names, None when it names nobody.
     """
 
@@ -88,6 +88,7 @@ class TimeStep:
     first: Rows
     within: Rows | None
     starts: NDArray[np.int64]
+    said: NDArray[np.int64]
     anchor: Anchor | None
     says: bool
     dated: Hits | None
@@ -132,8 +133,9 @@ class TimeStep:
         assert self.anchor is not None
         if not self.says:
             return self._put_nearest_first(scores, leading)
-        starts, at = self.starts[leading.rows], self.anchor.at
-        wrong = starts >= at if self.asked.kind in BACKWARDS else starts < at
+        starts, said, at = self.starts[leading.rows], self.said[leading.rows], self.anchor.at
+        # What was said before, of what was to come, is what was known then.
+        wrong = np.minimum(starts, said) >= at if self.asked.kind in BACKWARDS else starts < at
         words = np.minimum(scores.worth(self.anchor.words.add_up(self.starts.size)[leading.rows]), leading.fused)
         less = words + BEYOND * (leading.smoothed - words)
         return _best_first(_add(leading, np.where(wrong, -less, 0.0)))
@@ -213,6 +215,7 @@ def plan_time(
         told_rows,
         within,
         starts,
+        nodes.said_at(every),
         anchor,
         says=_says_more(nodes, asked.rest, question),
         named=named,
