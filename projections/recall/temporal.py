@@ -80,7 +80,8 @@ class TimeStep:
 
     `within` (ascending): those that may answer and lie in the days of the question, None without any. `starts`:
     when what each row is about begins, `said`: when it was said. `anchor`: what the question names. `says`:
-    whether the question says more than its time. `dated`: where it is said when, None unless the question asks for that.
+    whether the question says more than its time. `dated`: where it is said when, None unless the question asks
+    for that.
     `named`: by what share each row names whom the question names, None when it names nobody.
     """
 
