@@ -126,6 +126,22 @@ def test_beside_what_happened_the_right_side_comes_first() -> None:
     assert find_anchor(nodes, nodes.live_rows(), "the wedding") is None
 
 
+def test_what_was_said_before_of_what_was_to_come_is_on_the_right_side() -> None:
+    nodes, plan = a_set(), "Bob wants to swim in the ocean next week"
+    session = frozenset((KEYS.session("alice", "plan"),))
+    coming = MONDAY + 9 * DAY_MS
+    nodes.add(
+        SearchNode(
+            an_id("plan"), NodeKind.FACT, TurnsText((9,)), (9,), session, MONDAY, coming, coming, len(plan)
+        ),
+        plan,
+    )
+    asked = TimeQuestion(TimeKind.BEFORE, anchor="the marathon", rest="Where did Bob swim?")
+    ranked = ask(nodes, "Where did Bob swim before the marathon?", asked, k=6)
+
+    assert set(ranked[:2]) == {0, 9}, "the river and the sea came after it"
+
+
 def test_where_nothing_else_is_asked_the_nearest_on_that_side_comes_first() -> None:
     asked = TimeQuestion(TimeKind.BEFORE, anchor="painting the fence", rest="What did happen?")
 
