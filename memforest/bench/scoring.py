@@ -82,11 +82,6 @@ def words_of(text: str) -> list[str]:
     return _SIGN.sub(r" \g<0> ", text).split()
 
 
-def exact_match(answer: str, gold: str) -> bool:
-    """Whether both are the same once they are normalised (SQuAD)."""
-    return normalise(answer) == normalise(gold)
-
-
 def token_f1(answer: str, gold: str) -> float:
     """The harmonic mean of precision and recall over words, each as often as it stands there (SQuAD)."""
     return _f1(words_of(normalise(answer)), words_of(normalise(gold)))
@@ -110,15 +105,6 @@ def locomo_f1(answer: str, gold: str, kind: LocomoKind, *, abstained: bool = Fal
             return _f1(_stemmed(answer), _stemmed(gold.split(";")[0]))
         case _:
             return _f1(_stemmed(answer), _stemmed(gold))
-
-
-def set_f1(answer: str, gold: str) -> float:
-    """The F1 of Mem0's evaluation, of which paper A's tables 10 and 11 are: each word counts once.
-
-    Only ".", ",", "!" and "?" are left out (mem0ai/mem0, evaluation/metrics/utils.py).
-    """
-    ours, theirs = (set(words_of(re.sub(r"[.,!?]", " ", text.lower()))) for text in (answer, gold))
-    return _f1(sorted(ours), sorted(theirs))
 
 
 def bleu1(answer: str, gold: str) -> float:
