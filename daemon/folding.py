@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -16,12 +17,15 @@ from events.hindsight import read_hindsight
 from events.log import LogReader
 from events.reading import read_user
 from projections.memory import Memory, MemoryParameters
+from projections.steps import Steps, at_once
 
 T = TypeVar("T")
 
 # Events read at once, and how long the loop may be held while folding them.
 PAGE_EVENTS = 256
 SLICE_S = 0.004
+# How often a Memory that changes meanwhile is read anew before it is read in one go.
+READS_MAX = 8
 
 
 @dataclass(slots=True)
@@ -37,17 +41,17 @@ async def fold(log: LogReader, memory: Memory, to_user_seq: int | None = None) -
     Raises `LogDamaged` at the first event that does not continue the chain or cannot be folded; the Memory may
     then hold half of that event.
     """
-    started = time.perf_counter()
+    slices, is_long = Slices(), False
     while to_user_seq is None or memory.user_seq < to_user_seq:
         limit = PAGE_EVENTS if to_user_seq is None else min(PAGE_EVENTS, to_user_seq - memory.user_seq)
         page = await log.read(partial(read_user, user=memory.user, after=memory.user_seq, limit=limit))
         for recorded in page:
             _apply(memory, recorded)
-            if time.perf_counter() - started > SLICE_S:
-                await anyio.lowlevel.checkpoint()
-                started = time.perf_counter()
+            is_long |= await slices.give_way()
         if len(page) < limit:
-            return
+            break
+    if is_long:  # else there is little to find for who asks next
+        await in_slices(memory.forest.look_in_steps())
 
 
 def _apply(memory: Memory, recorded: RecordedEvent) -> None:
@@ -88,15 +92,58 @@ async def fold_from_nothing(
             return memory
 
 
-async def in_slices(steps: Generator[None, None, T]) -> T:
-    """What a generator returns, with a chance for others to run as often as it yields and a slice is over."""
-    started = time.perf_counter()
+class NotStanding(Exception):
+    """What was being read has changed."""
+
+
+class Slices:
+    """For work that holds the loop for a slice at most, and then lets others run."""
+
+    def __init__(self) -> None:
+        self._began_s = time.perf_counter()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is the others' turn."""
+        return time.perf_counter() - self._began_s > SLICE_S
+
+    async def give_way(self) -> bool:
+        """Let others run if a slice is over; whether it was."""
+        if not self.is_over:
+            return False
+        await anyio.lowlevel.checkpoint()
+        self._began_s = time.perf_counter()
+        return True
+
+
+async def in_slices(steps: Steps[T], stands: Callable[[], bool] = lambda: True) -> T:
+    """What some steps return, with a chance for others to run whenever a slice is over.
+
+    Raises `NotStanding` when what they go on no longer `stands` after that.
+    """
+    slices = Slices()
     while True:
         try:
             next(steps)
         except StopIteration as done:
             result: T = done.value
             return result
-        if time.perf_counter() - started > SLICE_S:
-            await anyio.lowlevel.checkpoint()
-            started = time.perf_counter()
+        if slices.is_over and await slices.give_way() and not stands():
+            raise NotStanding
+
+
+async def read_in_slices(memory: Memory, look: Callable[[], Steps[T]]) -> T:
+    """What some steps read of a Memory, all of it as it stood at one moment; begun anew when it changed meanwhile.
+
+    Of one that changes all the time it is read in one go in the end.
+    """
+    for _ in range(READS_MAX):
+        state = _state_of(memory)
+        with suppress(NotStanding):
+            return await in_slices(look(), lambda: _state_of(memory) == state)  # noqa: B023
+    return at_once(look())
+
+
+def _state_of(memory: Memory) -> object:
+    """What changes whenever something else may be read of a Memory."""
+    return memory.user_seq, memory.hidden, memory.hidden_turns

@@ -210,7 +210,7 @@ def _make_answerer(
         grounding=_make_grounding(setting, budget),
         trees=trees,
         words=find_word_search(reader, embedder),
-        make_deepening=_find_deepening(setting, memories, budget, refresh),
+        make_deepening=_find_deepening(setting, budget, refresh),
         bounds=config.query,
     )
 
@@ -224,14 +224,14 @@ def _make_grounding(setting: Setting, budget: Budget) -> Grounding | None:
 
 
 def _find_deepening(
-    setting: Setting, memories: Memories, budget: Budget, refresh: Callable[[Reference], None]
+    setting: Setting, budget: Budget, refresh: Callable[[Reference], None]
 ) -> Callable[[Recalling], Deepening] | None:
     if setting.chat is None:
         return None
     from daemon.asking.deep.deepening import Deepening  # as above
 
     chat, log, reader = setting.chat.model, setting.log, setting.reader
-    return lambda recalling: Deepening(log, reader, memories, recalling, chat, budget, refresh=refresh)
+    return lambda recalling: Deepening(log, reader, recalling, chat, budget, refresh=refresh)
 
 
 def _make_tree_vectors(

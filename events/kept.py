@@ -75,6 +75,7 @@ def _values(connection: sqlite3.Connection, erased: Unerased) -> dict[str, bytes
 def _find(rows: sqlite3.Cursor, needles: AbstractSet[bytes]) -> set[bytes]:
     found: set[bytes] = set()
     while page := rows.fetchmany(_PAGE_ROWS):
-        held = b"\x00".join(bytes(text) for (text,) in page)
+        # A zero byte in a needle is the edge of a text.
+        held = b"\x00".join((b"", *(bytes(text) for (text,) in page), b""))
         found.update(needle for needle in needles - found if needle in held)
     return found

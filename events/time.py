@@ -21,6 +21,11 @@ def to_iso(at: Instant) -> str:
     return when.isoformat(timespec=precision).replace("+00:00", "Z")
 
 
+def read_iso(text: str) -> Instant:
+    """What `to_iso` wrote."""
+    return from_datetime(datetime.fromisoformat(text))
+
+
 def from_datetime(when: datetime) -> Instant:
     """The instant of an aware datetime; a naive one is a programming error."""
     if when.tzinfo is None:

@@ -52,6 +52,9 @@ _TYPED = {
     "as_of": "--as-of",
     "valid_at": "--valid-at",
     "reference_date": "--reference-date",
+    "calls_max": "--calls-max",
+    "model_tokens_max": "--model-tokens-max",
+    "timeout_s": "--timeout",
     "time_start": "--from",
     "time_end": "--until",
     "dry_run": "--dry-run",
@@ -88,6 +91,9 @@ _TYPED_FIRST = {
     "ratio": "--ratio",
     "query": "QUESTION",
     "between": "--between",
+    "families": "--family",
+    "planner": "--planner",
+    "browse": "--browse",
 }
 
 
@@ -128,9 +134,10 @@ def as_typed(sentence: str) -> str:
     sentence = re.sub(
         r"`?\b(" + "|".join(map(re.escape, _TYPED)) + r")\b`?", lambda found: _TYPED[found[1]], sentence
     )
-    return re.sub(
-        r"^`?(" + "|".join(_TYPED_FIRST) + r")`?(?= (?:is|has)\b)", lambda found: _TYPED_FIRST[found[1]], sentence
-    )
+    sentence = re.sub(r'\bin mode "([a-z]+)"', r"with --mode \1", sentence)
+    sentence = re.sub(r'\bmode "([a-z]+)"', r"--mode \1", sentence)
+    first = r"^`?(" + "|".join(_TYPED_FIRST) + r")`?(?= (?:is|has|holds)\b)"
+    return re.sub(first, lambda found: _TYPED_FIRST[found[1]], sentence)
 
 
 class _Commands(click.Group):

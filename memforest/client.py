@@ -19,6 +19,7 @@ import anyio.abc
 from memforest import adding, calls, judged, query_calls, unit_calls
 from memforest.connection import Connection
 from memforest.errors import AnswerOverdue, ConnectionLost, DaemonUnreachable, ProtocolError
+from memforest.model_time import model_time_s
 from memforest.socket_path import find_socket
 from memforest.wire import ANSWER_BYTES_MAX, decode_response, encode_request
 
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Long enough for a forget that scans files or a query held by `wait_for`; both are bounded by the daemon.
+# Long enough for a forget that scans files or a query held by `wait_for`; both are bounded by the daemon. What
+# models may take comes on top.
 TIMEOUT_S = 60.0
 # The daemon serves so many requests of one connection at a time and answers `busy` beyond it.
 IN_FLIGHT_MAX = 32
@@ -76,7 +78,8 @@ class Client:
     """A blocking client; one request at a time, safe to share between threads.
 
     Connects when first asked. Reads are asked once more when the daemon was restarted meanwhile;
-    writes never are, because the first may have been done.
+    writes never are, because the first may have been done. An answer is waited for `timeout_s`, and for
+    as long as the daemon may wait for a language model.
     """
 
     query = _blocking(query_calls.query)
@@ -150,7 +153,7 @@ class Client:
         with self._lock:
             request_id = next(self._ids)
             line = encode_request(request_id, method, params)
-            deadline = time.monotonic() + self.timeout_s
+            deadline = time.monotonic() + self.timeout_s + model_time_s(method, params)
             try:
                 return self._ask(request_id, line, deadline)
             except ConnectionLost:
@@ -234,7 +237,8 @@ def _hung_up(connection: socket.socket) -> bool:
 class AsyncClient:
     """An anyio client: `async with AsyncClient() as client`. Concurrent calls share one connection.
 
-    Answers may arrive in any order. Reads are asked once more when the connection breaks.
+    Answers may arrive in any order. Reads are asked once more when the connection breaks. `timeout_s` as of
+    `Client`.
     """
 
     query = _awaited(query_calls.query)
@@ -307,7 +311,7 @@ class AsyncClient:
         request_id = next(self._ids)
         line = encode_request(request_id, method, params)
         try:
-            with anyio.fail_after(self.timeout_s):
+            with anyio.fail_after(self.timeout_s + model_time_s(method, params)):
                 async with self._in_flight:
                     try:
                         return await (await self._connected()).ask(request_id, line)

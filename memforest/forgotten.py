@@ -22,9 +22,9 @@ class Tombstone:
 class Receipt:
     """What forgetting erased, store by store.
 
-    `complete`: all of it; until then `waiting_for` says what for (`bus` or `erasing`). `proven`: and a search of
-    every file for samples of all its words found nothing. `voided` counts events by type. `bus_left_until`: when
-    the messages that the bus keeps expire.
+    `complete`: all of it; until then `waiting_for` says what for (`bus`, `bus_index`, `erasing` or `operator`).
+    `proven`: and a search of every file for samples of all its words found nothing. `voided` counts events by
+    type. `bus_left_until`: when the messages that the bus keeps expire.
     """
 
     forgotten_user_seq: int

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
+from typing import NamedTuple
 
 from events.eventtree import AS_CONFIGURED
 from projections.eventtree.units import Group
 from projections.memory import Memory
+from projections.steps import Steps, at_once, sort_in_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,52 +24,89 @@ class MemoryDigest:
     units: str
 
 
+class DigestParts(NamedTuple):
+    """What the hashes are made of: lists of ids, which no change of the Memory changes."""
+
+    user_seq: int
+    facts: list[list[bytes]]
+    scopes: list[list[bytes]]
+    trees: list[list[bytes]]
+    units: list[list[bytes]]
+
+    def hash_in_steps(self) -> Steps[MemoryDigest]:
+        """The hashes, in small steps."""
+        return MemoryDigest(
+            user_seq=self.user_seq,
+            facts=(yield from _hash_lists(self.facts)),
+            scopes=(yield from _hash_lists(self.scopes)),
+            trees=(yield from _hash_lists(self.trees)),
+            units=(yield from _hash_lists(self.units)),
+        )
+
+
 def digest_memory(memory: Memory) -> MemoryDigest:
     """Hashes over all parts, by keys that do not depend on where an event stands in the log."""
+    return at_once(at_once(collect_parts(memory)).hash_in_steps())
+
+
+def collect_parts(memory: Memory) -> Steps[DigestParts]:
+    """What a digest is made of, in small steps. The Memory must not change in between."""
+    return DigestParts(
+        user_seq=memory.user_seq,
+        facts=(yield from _collect(_list_facts(memory))),
+        scopes=(yield from _collect(_list_scopes(memory))),
+        trees=(yield from _collect(_list_trees(memory))),
+        units=(yield from _collect(_list_units(memory))),
+    )
+
+
+def _list_facts(memory: Memory) -> Iterator[list[bytes]]:
     # In their order, for the first one speaks for the fact.
-    facts = [[fact.id, *(each.leaf_key for each in fact.occurrences)] for fact in memory.canon.facts.values()]
-    waiting = [[occurrence.leaf_key] for occurrence in memory.canon.waiting.values()]
-    validity = [
-        [b"superseded", fact, each.by or b"", str(each.until).encode()]
-        for fact, each in memory.placement.validity.superseded.items()
-    ]
-    judged = [
-        [b"judged", one.leaf_key, other.leaf_key, verdict.encode()]
-        for pair, verdict in memory.canon.verdicts.items()
-        for one, other in (map(memory.canon.occurrence, pair),)
-        if one is not None and other is not None
-    ]
-    disclaimed = [[b"disclaimed", each.key] for each in memory.placement.disclaimers.standing()]
-    scopes = [[scope.kind.encode(), scope.name.encode(), *sorted(f)] for scope, f in memory.members.items()]
+    for fact in memory.canon.facts.values():
+        yield [fact.id, *(each.leaf_key for each in fact.occurrences)]
+    for occurrence in memory.canon.waiting.values():
+        yield [occurrence.leaf_key]
+    for pair, verdict in memory.canon.verdicts.items():
+        one, other = map(memory.canon.occurrence, pair)
+        if one is not None and other is not None:
+            yield [b"judged", one.leaf_key, other.leaf_key, verdict.encode()]
+    for superseded, each in memory.placement.validity.superseded.items():
+        yield [b"superseded", superseded, each.by or b"", str(each.until).encode()]
+    for disclaimer in memory.placement.disclaimers.standing():
+        yield [b"disclaimed", disclaimer.key]
+
+
+def _list_scopes(memory: Memory) -> Iterator[list[bytes]]:
+    for scope, facts in memory.members.items():
+        yield [scope.kind.encode(), scope.name.encode(), *sorted(facts)]
     scenes = memory.placement.scenes
     # Which one of its scenes is the nearest to a fact, and which may never be founded again.
-    routes = [[b"route", fact, *places] for fact, places in scenes.routes()]
-    routes += [[b"absorbed", *each] for each in scenes.absorbed.items()]
+    for fact, places in scenes.routes():
+        yield [b"route", fact, *places]
+    for each in scenes.absorbed.items():
+        yield [b"absorbed", *each]
     if memory.promoted is not None:
-        routes += [[b"promoted", repr((memory.promoted.embedder, *memory.promoted.thresholds)).encode()]]
+        yield [b"promoted", repr((memory.promoted.embedder, *memory.promoted.thresholds)).encode()]
+
+
+def _list_trees(memory: Memory) -> Iterator[list[bytes]]:
     summaries = memory.forest.summaries
-    trees = [
-        [
-            scope.kind.encode(),
-            scope.name.encode(),
-            tree.root.digest,
-            *(node.digest for node in tree.nodes() if node.digest in summaries),
-        ]
-        for scope, tree in memory.forest.trees.items()
-        if tree.root is not None
-    ]
-    units = [[fact, unit] for fact, unit in memory.units.unit_of.items() if fact in memory.canon.facts]
-    groups = [[group.id, *group.members, *_cost_of(group)] for group in memory.units.groups.values()]
-    undone = [[b"apart", fact] for fact in memory.units.apart]
+    for scope, tree in memory.forest.trees.items():
+        if tree.root is not None:
+            summarised = [node.digest for node in tree.nodes() if node.digest in summaries]
+            yield [scope.kind.encode(), scope.name.encode(), tree.root.digest, *summarised]
+
+
+def _list_units(memory: Memory) -> Iterator[list[bytes]]:
+    for fact, unit in memory.units.unit_of.items():
+        if fact in memory.canon.facts:
+            yield [fact, unit]
+    for group in memory.units.groups.values():
+        yield [group.id, *group.members, *_cost_of(group)]
+    for fact in memory.units.apart:
+        yield [b"apart", fact]
     if memory.units.policy != AS_CONFIGURED:
-        undone += [[b"policy", repr(memory.units.policy).encode()]]
-    return MemoryDigest(
-        user_seq=memory.user_seq,
-        facts=_hash_lists(facts + waiting + judged + validity + disclaimed),
-        scopes=_hash_lists(scopes + routes),
-        trees=_hash_lists(trees),
-        units=_hash_lists(units + groups + undone),
-    )
+        yield [b"policy", repr(memory.units.policy).encode()]
 
 
 def _cost_of(group: Group) -> list[bytes]:
@@ -74,11 +114,21 @@ def _cost_of(group: Group) -> list[bytes]:
     return [b"%d/%d" % (group.loss, group.extractive)] if group.loss or group.extractive else []
 
 
-def _hash_lists(lists: list[list[bytes]]) -> str:
+def _collect(lists: Iterator[list[bytes]]) -> Steps[list[list[bytes]]]:
+    collected: list[list[bytes]] = []
+    for each in lists:
+        collected.append(each)
+        yield
+    return collected
+
+
+def _hash_lists(lists: list[list[bytes]]) -> Steps[str]:
     """One hash over lists of ids, whatever their order."""
+    ordered = yield from sort_in_steps(lists)
     state = blake2b(digest_size=16)
-    for each in sorted(lists):
+    for each in ordered:
         state.update(len(each).to_bytes(4, "big"))
         for part in each:
             state.update(len(part).to_bytes(4, "big") + part)
+            yield  # one scope has all facts
     return state.hexdigest()

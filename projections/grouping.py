@@ -53,7 +53,9 @@ class Grouping:
                 self._nodes.set_aside(member)
         node = self.group_node(group)
         labels = (label for member in event.members for label in facts[member].labels)
-        self._nodes.add(node, event.text, self._marks_of(node, labels), event.members)
+        # A text of the members' own is found as they were; what a model wrote in its own words.
+        text = None if event.extractive else event.text
+        self._nodes.add_group(node, event.members, self._marks_of(node, labels), text)
         self._nodes.close_gaps()
 
     def undo(self, event: CompactionUndone) -> None:

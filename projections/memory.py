@@ -166,10 +166,8 @@ class Memory:
 
     def shows(self, fact: Fact) -> bool:
         """Whether nothing that a fact rests on is hidden."""
-        return not (fact.sessions & self.hidden or self.hidden_turns.intersection(fact.turns))
-
-    def _hides(self, fact: Fact) -> bool:
-        return not self.shows(fact)
+        hidden, turns = self.hidden, self.hidden_turns  # nearly always none
+        return not ((hidden and fact.sessions & hidden) or (turns and turns.intersection(fact.turns)))
 
     def close_session(self, recorded: RecordedEvent, _: SessionClosed) -> None:
         """The session is over: its open chunk ends and what it changed is due for refresh."""
@@ -230,7 +228,7 @@ class Memory:
                 for each in members:
                     if seq in each.turns:
                         self.nodes.remove(each.id)
-        self.placement.reopen(self._hides)
+        self.placement.reopen(lambda fact: not self.shows(fact))
 
     def _show_cut(self, cut: Cut | None) -> None:
         """Search the chunk as it is now; once it is closed, its session's tree has a leaf for it."""
@@ -297,7 +295,7 @@ class Memory:
             self.hidden |= {session}
             self.needs_rebuild = True
             self.placement.groups.open_hidden(self.hidden)
-            self.placement.reopen(self._hides)
+            self.placement.reopen(lambda fact: not self.shows(fact))
 
     def forget_user(self) -> None:
         """Show nothing of all this any more, and take nothing more in."""

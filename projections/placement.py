@@ -189,6 +189,7 @@ class Placement:
             self.units.add_fact(fact.id)
             self._nodes.add(node, text, marks)
         elif fact.id in self.units.group_of:
+            self._nodes.replace_aside(node, marks)
             group = self.groups.shown_for(fact)
             self._nodes.replace(group)
             self._nodes.add_marks(group.id, marks)

@@ -25,6 +25,7 @@ from projections.memory import Memory, MemoryParameters
 from projections.recall.nodes import NodeSet
 from projections.recall.state import NodeSetState
 from projections.replays import Replay, Replays, _Extraction
+from projections.steps import Steps, at_once
 from projections.texts import turn_line
 from projections.transcript import Placed, Transcript, TurnKept, _Line
 
@@ -41,7 +42,7 @@ __all__ = [
 ]
 
 # Raised with every change of what a snapshot holds or means.
-FORMAT: Final = 6
+FORMAT: Final = 7
 _NODES: Final = "nodes"
 
 
@@ -67,15 +68,10 @@ def words_of_format() -> bytes:
     """What stands in every snapshot, whoever's it is: one of a Memory in which there is nothing."""
     memory = Memory(bytes(16), MemoryParameters())
     memory.user_seq = 1
-    steps = freeze(memory)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return bytes(end.value)
+    return at_once(freeze(memory))
 
 
-def freeze(memory: Memory) -> Generator[None, None, bytes]:
+def freeze(memory: Memory) -> Steps[bytes]:
     """The snapshot of a Memory that nothing is folded into meanwhile.
 
     Made piece by piece: others may run at each yield. Raises `SnapshotUnusable` for one that cannot be frozen.
@@ -85,7 +81,8 @@ def freeze(memory: Memory) -> Generator[None, None, bytes]:
     user_seq = memory.user_seq
     memory.forest.dirty_count()  # what is found on looking is found now
     writer = Writer(memory.user)
-    content = yield from writer.write(_sections(memory, writer))
+    nodes = yield from memory.nodes.freeze()
+    content = yield from writer.write(_sections(memory, writer, nodes))
     if not can_freeze(memory) or memory.user_seq != user_seq:
         raise SnapshotUnusable
     return content
@@ -124,7 +121,7 @@ def thaw_nodes(reader: Reader, memory: Memory) -> None:
         memory.placement.mark_names(memory.scopes.aliases.groups().keys())
 
 
-def _sections(memory: Memory, w: Writer) -> Iterator[Section]:
+def _sections(memory: Memory, w: Writer, nodes: NodeSetState) -> Iterator[Section]:
     promoted_at = w.read_again(memory.promoted_at) if memory.promoted else 0
     yield "head", [(memory.user_seq, memory.closings, w.ids(sorted(memory._retracted)), promoted_at)]
     yield "sessions", (w.name(session) for session in memory.session_ids)
@@ -133,7 +130,7 @@ def _sections(memory: Memory, w: Writer) -> Iterator[Section]:
     yield from freeze_forest(memory.forest, w)
     yield from freeze_placement(memory.placement, w)
     yield from _freeze_replays(memory.replays, w)
-    yield _NODES, [(msgspec.msgpack.encode(memory.nodes.freeze()),)]
+    yield _NODES, [(msgspec.msgpack.encode(nodes),)]
 
 
 def _read_promotion(r: Reader, seq: int) -> GenerationPromoted | None:

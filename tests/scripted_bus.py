@@ -32,6 +32,12 @@ class ScriptedEraser(BusEraser):
         self.erased: list[BusPosition] = []
         self.kept: set[BusPosition] = set()
         self.away = False
+        # Messages of the subject that nobody has read; None when the bus cannot tell.
+        self.unread: int | None = 0
+
+    async def count_messages(self, user_id: str, session_id: str | None) -> int | None:
+        """Those that are `unread`; the others are gone."""
+        return None if self.away else self.unread
 
     async def erase(self, positions: Sequence[BusPosition], checkpoint: BusPosition | None) -> BusErasure:
         """What the server would say of these positions."""

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final, Protocol, TypeAlias
 
+import msgspec
+
+from daemon.asking.deep.calls import AsksModel
 from daemon.asking.listings import find_user
 from daemon.asking.spent import SpentShown, show_usage
 from daemon.chat.asking.grading import PROMPT_VERSION, GradeReason, Rubric, grading_question
 from daemon.chat.calls import Spending
 from daemon.untrusted import Params
 from events.errors import InvalidInput, MemForestError
+from events.memory import ParkReason
+from projections.ports import AnswerUnusable, ModelFailed
 
 if TYPE_CHECKING:
-    from daemon.chat.model import EndpointLanguageModel
     from daemon.models.budget import Budget
     from events.log import EventLog
 
@@ -30,6 +34,9 @@ GOLDS_MAX: Final = 32
 # One question: its answer, one that is mended, and more room for one that was cut.
 CALLS_MAX: Final = 3
 
+# The schema of the names beside a plain text: only we can say in one sentence which there are.
+RubricName: TypeAlias = Annotated[str, msgspec.Meta(extra_json_schema={"enum": [each.value for each in Rubric]})]
+
 
 class NothingJudges(MemForestError):
     """No language model judges answers here: set models.chat_model (README, "Chat models"), and restart."""
@@ -39,6 +46,12 @@ class NothingJudges(MemForestError):
 
 class BudgetUsedUp(MemForestError):
     """The budget of tokens for today is used up."""
+
+    code = "unavailable"
+
+
+class NothingJudged(MemForestError):
+    """The language model failed at this question though it answers others; ask once more."""
 
     code = "unavailable"
 
@@ -54,7 +67,7 @@ class JudgeParams(Params, frozen=True, kw_only=True):
     question: str
     gold: str | list[str]
     answer: str
-    rubric: Rubric = Rubric.GENERAL
+    rubric: RubricName = Rubric.GENERAL
     asked_at: str | None = None
 
 
@@ -69,31 +82,68 @@ class Judged:
     spent: SpentShown
 
 
+class Judging(AsksModel, Protocol):
+    """A language model that can be asked, and named."""
+
+    @property
+    def name(self) -> str:
+        """As answers and events name it."""
+        ...
+
+
 class AnswerJudge:
     """Has answers judged by the model, if there is one."""
 
-    def __init__(self, log: EventLog, model: EndpointLanguageModel | None, budget: Budget) -> None:
+    def __init__(self, log: EventLog, model: Judging | None, budget: Budget) -> None:
         self._log, self._model, self._budget = log, model, budget
 
     async def judge(self, params: JudgeParams) -> Judged:
-        """Ask once. Raises `InvalidInput`, `NothingJudges`, `BudgetUsedUp`, and the errors of the model's port."""
-        golds = _check(params)
+        """Ask once.
+
+        Raises `InvalidInput`, `NothingJudges`, `BudgetUsedUp`, `ModelUnavailable` and `NothingJudged`.
+        """
+        golds, rubric = _check(params), _read_rubric(params.rubric)
         asked = None if params.asked_at is None else _read_day(params.asked_at)
         user = None if params.user_id is None else await find_user(self._log, params.user_id)
         if self._model is None:
             raise NothingJudges
         await self._budget.load(self._log)
-        question = grading_question(params.question, golds, params.answer, params.rubric, asked)
+        question = grading_question(params.question, golds, params.answer, rubric, asked)
         spending = Spending(calls_left=CALLS_MAX)
         async with self._budget.questions:
             if block := self._budget.blocked(user):
                 raise BudgetUsedUp(block.reason)
             try:
                 grade = await self._model.ask(question, spending)
+            except ModelFailed:
+                raise NothingJudged from None
+            except AnswerUnusable as error:
+                raise _read_fault(error.reason) from None
             finally:
                 # Also of what nobody waits for any more.
                 self._budget.spend_on_query(user, question.task, spending.usage)
         return Judged(grade.right, grade.reason, self._model.name, PROMPT_VERSION, show_usage(spending.usage))
+
+
+def _read_fault(reason: ParkReason) -> MemForestError:
+    """What to do about an answer of the model that is none."""
+    if reason is ParkReason.TOO_LONG:
+        return InvalidInput("question, gold and answer are longer together than the model takes; shorten them")
+    if reason is ParkReason.REFUSED:
+        return NothingJudged(
+            "The language model, or its filter, does not judge this: set another models.chat_model."
+        )
+    return NothingJudged(
+        "What the language model said is no judgement, also when it was asked again: ask once more, or set "
+        "another models.chat_model."
+    )
+
+
+def _read_rubric(name: str) -> Rubric:
+    try:
+        return Rubric(name)
+    except ValueError:
+        raise InvalidInput(f"rubric is {', '.join(Rubric)}; leave it out for the first of them") from None
 
 
 def _check(params: JudgeParams) -> list[str]:

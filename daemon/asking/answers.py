@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -16,20 +16,20 @@ from daemon.asking.explanations import Stopwatch
 from daemon.asking.fallen import find_fallen
 from daemon.asking.forest_recalling import ForestRecalling
 from daemon.asking.forest_search import ForestSearch
-from daemon.asking.freshness import Freshness, check_target, find_lag
-from daemon.asking.history import History, agree, count_redacted, locate, read_moment
+from daemon.asking.freshness import Freshness, check_target
+from daemon.asking.history import History, locate, read_moment
 from daemon.asking.modes import MAY_ASK, Mode
 from daemon.asking.query_params import Asked, QueryParams, count_from, read_query
 from daemon.asking.recalled import NOTHING_TOLD, Recalled, abstain, find_ended_inside, tell
 from daemon.asking.recalling import Recalling
 from daemon.asking.showing import Found, make_answer
 from daemon.asking.spaces import Aim, show_spaces
+from daemon.asking.standpoints import Now, Seen, Standpoint, Then
 from daemon.asking.time_asked import first_members
 from daemon.config_query import Query
 from daemon.memories import Memories
 from daemon.vector_source import VectorSource
 from events.envelope import Keys, RecordedEvent, Reference
-from events.hindsight import read_hindsight
 from events.log import LogReader
 from events.reading import read_events
 from events.registry import knows_user
@@ -129,8 +129,24 @@ class Answerer:
             self._recalling.aim(asked, Spaces(user))
             nothing = answer_nothing(asked)
             return abstain(nothing) if params.answer else nothing
-        if params.as_of is not None:
-            return await self._query_past(user, asked, params.as_of, watch)
+        if params.as_of is None:
+            asked, at = await self._stand_now(user, asked, watch)
+        else:
+            asked, at = await self._stand_then(user, asked, params.as_of)
+        if asked.mode is not Mode.DEEP:
+            recalled = await self._recall(at, asked, how, watch)
+            if recalled is not None:
+                return await self._give(user, recalled)
+            asked = replace(asked, mode=Mode.DEEP, why_mode=WhyMode.UNSURE)
+        assert self._deepening is not None
+        deep = await self._deepening.find(at, asked, how)
+        watch.lap("deep")
+        recalled = await self._recall(at, asked, how, watch, deep)
+        assert recalled is not None
+        return await self._give(user, recalled)
+
+    async def _stand_now(self, user: Reference, asked: Asked, watch: Stopwatch) -> tuple[Asked, Standpoint]:
+        """The memory as it is, and the question with its vector and counted from now."""
         asked = count_from(asked, self._clock())
         aimed = Aim()
         if asked.vector is not None:
@@ -143,104 +159,66 @@ class Answerer:
             # Folded anew meanwhile, its spaces may have other numbers.
             return replace(self._recalling.aim(asked, memory.spaces), ours=vector)
 
-        ask = partial(self._query_now, user, how=how, aim_in=aim_in, watch=watch)
-        if asked.mode is not Mode.DEEP:
-            recalled = await ask(asked)
-            if recalled is not None:
-                return await self._give(user, recalled)
-            asked = replace(asked, mode=Mode.DEEP, why_mode=WhyMode.UNSURE)
-        assert self._deepening is not None
-        deep = await self._deepening.find(user, asked, how, aim_in)
-        watch.lap("deep")
-        recalled = await ask(asked, deep=deep)
-        assert recalled is not None
-        return await self._give(user, recalled)
+        return asked, Now(user, self._memories, self._freshness, aim_in)
 
-    async def _query_now(
-        self,
-        user: Reference,
-        asked: Asked,
-        *,
-        how: DeepAsked,
-        aim_in: Callable[[Memory], Aim],
-        watch: Stopwatch,
-        deep: DeepFound | None = None,
-    ) -> Recalled | None:
-        """What the memory knows now; None when `auto` has a model look further."""
-        async with self._memories.use(user) as memory:
-            watch.lap("load")
-            projected = memory.user_seq
-            aimed = aim_in(memory)
-            deepened = None if deep is None else deep.deepened
-            found = await self._recalling.recall(memory, asked, aimed, watch, deepened)
-            if deep is None:
-                found = judge_first(asked, found, how, has_model=self._deepening is not None)
-                if found.asked.mode is Mode.DEEP:
-                    return None
-            if found.members:
-                members = await self._recalling.order_members(memory, found.members, aimed)
-                found = replace(found, members=first_members(members, found.told))
-            if asked.params.answer:
-                found = replace(found, ended_inside=find_ended_inside(memory, found))
-            behind = {} if deep is None else deep.recorded
-            recorded, lag, fallen = await self._reader.read(
-                lambda db: (
-                    read_events(db, found.seqs),
-                    find_lag(db, user, projected),
-                    find_fallen(db, user, behind) if behind else frozenset[int](),
-                )
-            )
-            told = tell(memory, found, recorded) if asked.params.answer else NOTHING_TOLD
-            watermark = self._freshness.make_watermark(memory, projected, *lag)
-            watch.lap("read")
-        if deep is not None and fallen:
-            deep, behind = deep.without_words(), {}
-        make = partial(self._make, found, watermark, watch.laps_ms, None, deep=deep)
-        return Recalled(asked, {**behind, **recorded}, make, told)
-
-    async def watermark(self, memory: Memory) -> Watermark:
-        """How far a Memory reaches now."""
-        return await self._freshness.watermark(memory)
-
-    async def _query_past(self, user: Reference, asked: Asked, as_of: int | str, watch: Stopwatch) -> Answer:
-        """What the memory knew then. By words alone, since a past Memory has no vectors."""
+    async def _stand_then(self, user: Reference, asked: Asked, as_of: int | str) -> tuple[Asked, Standpoint]:
+        """The memory as it was, and the question counted from then."""
 
         def find(db: sqlite3.Connection) -> tuple[int, Instant | None]:
             position = locate(db, user, as_of)
             return position, read_moment(db, user, position)
 
-        user_seq, head = await self._reader.read(find)
-        asked = count_from(asked, head or self._clock())
+        user_seq, moment = await self._reader.read(find)
+        return count_from(asked, moment or self._clock()), Then(user, user_seq, self._history)
+
+    async def _recall(
+        self, at: Standpoint, asked: Asked, how: DeepAsked, watch: Stopwatch, deep: DeepFound | None = None
+    ) -> Recalled | None:
+        """What the memory knows from there; None when `auto` has a model look further."""
+        behind = {} if deep is None else deep.recorded
         while True:
-            async with self._history.at(user, user_seq) as (memory, hindsight):
+            async with at.use() as memory:
                 watch.lap("load")
-                found = await self._recalling.recall(memory, asked, Aim(), watch)
+                projected, aimed = memory.user_seq, at.aim(memory)
+                found = None if deep is None else deep.find_in(memory)
+                if found is None:
+                    deepened = None if deep is None else deep.deepened
+                    found = await self._recalling.recall(memory, asked, aimed, watch, deepened)
+                if deep is None:
+                    found = judge_first(asked, found, how, has_model=self._deepening is not None)
+                    if found.asked.mode is Mode.DEEP:
+                        return None
+                if found.members:
+                    members = await self._recalling.order_members(memory, found.members, aimed)
+                    found = replace(found, members=first_members(members, found.told))
                 if asked.params.answer:
                     found = replace(found, ended_inside=find_ended_inside(memory, found))
-                recorded, known_now, redacted = await self._reader.read(
-                    lambda db: (
-                        read_events(db, found.seqs),  # noqa: B023
-                        read_hindsight(db, user, user_seq),
-                        count_redacted(db, user_seq, hindsight),
-                    )
+                read = await at.read(
+                    self._reader, memory, projected, partial(_read, user=at.user, seqs=found.seqs, behind=behind)
                 )
+                if read is None:
+                    continue
+                (recorded, fallen), seen = read
                 told = tell(memory, found, recorded) if asked.params.answer else NOTHING_TOLD
-                watermark = Watermark(user_seq, user_seq, memory.pending(), 0.0)
                 watch.lap("read")
-            if agree(known_now, hindsight):  # otherwise something was forgotten since it was folded
-                make = partial(self._make, found, watermark, watch.laps_ms, redacted)
-                return await self._give(user, Recalled(asked, recorded, make, told))
+            if deep is not None and fallen:
+                deep, behind = deep.without_words(), {}
+            make = partial(self._make, found, seen, watch.laps_ms, deep=deep)
+            return Recalled(asked, {**behind, **recorded}, make, told)
+
+    async def watermark(self, memory: Memory) -> Watermark:
+        """How far a Memory reaches now."""
+        return await self._freshness.watermark(memory)
 
     def _make(
         self,
         found: Found,
-        watermark: Watermark,
+        seen: Seen,
         laps_ms: dict[str, float],
-        redacted: int | None,
         recorded: Mapping[int, RecordedEvent],
         deep: DeepFound | None = None,
     ) -> Answer:
-        answer = make_answer(found, recorded, watermark, laps_ms, redacted)
+        answer = make_answer(found, recorded, seen.watermark, laps_ms, seen.redacted)
         if deep is not None:
             answer = deep.tell(answer)
         if found.spaces:
@@ -256,3 +234,10 @@ class Answerer:
         for given in filter(None, (answer.context, answer.answer)):
             self._give_out(user, given)
         return answer
+
+
+def _read(
+    db: sqlite3.Connection, user: Reference, seqs: Collection[int], behind: Mapping[int, RecordedEvent]
+) -> tuple[dict[int, RecordedEvent], frozenset[int]]:
+    """The events with the words of an answer, and which of those that a model was shown have fallen since."""
+    return read_events(db, seqs), find_fallen(db, user, behind) if behind else frozenset()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from anyio import to_thread
 
+from daemon.folding import read_in_slices
 from daemon.texts import read_texts
 from events.log import EventLog
 from events.memory import FactId
 from projections.facts.canonical import Fact
 from projections.facts.conflicts import Conflict, find_conflicts, find_wording_conflicts, suspects
 from projections.memory import Memory
+from projections.steps import Steps
 from projections.texts import FactText
 
 # Texts that are read and compared at once: a block goes in one piece, and most have a few facts.
@@ -23,7 +26,7 @@ async def search_conflicts(log: EventLog, memory: Memory) -> list[Conflict]:
 
     It is done in a thread, on facts as they stand now.
     """
-    facts = [fact for fact in memory.canon.facts.values() if memory.shows(fact)]
+    facts = await read_in_slices(memory, partial(_shown, memory))
     validity, verdicts = memory.placement.validity, dict(memory.canon.verdicts)
     chains = [(key, tuple(chain)) for key, chain in validity.chains() if len(chain) > 1]
     found = await to_thread.run_sync(find_conflicts, facts, chains, validity, verdicts)
@@ -35,8 +38,22 @@ async def search_conflicts(log: EventLog, memory: Memory) -> list[Conflict]:
             texts = await _read_texts(log, [fact for each in batch for fact in each])
             found += await to_thread.run_sync(find_wording_conflicts, batch, texts, verdicts)
             batch = []
+    return await to_thread.run_sync(_in_order, facts, found)
+
+
+def _shown(memory: Memory) -> Steps[list[Fact]]:
+    shown: list[Fact] = []
+    for fact in memory.canon.facts.values():
+        if memory.shows(fact):
+            shown.append(fact)
+        yield
+    return shown
+
+
+def _in_order(facts: Sequence[Fact], found: Sequence[Conflict]) -> list[Conflict]:
+    """In the order of the times they are about; of two reasons for one contradiction the first counts."""
     place = {fact.id: (fact.first.time_start, fact.id) for fact in facts}
-    pairs = {(each.one, each.other): each for each in reversed(found)}  # the first reason counts
+    pairs = {(each.one, each.other): each for each in reversed(found)}
     return sorted(pairs.values(), key=lambda each: (place[each.one], place[each.other]))
 
 

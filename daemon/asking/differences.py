@@ -5,12 +5,16 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
+
+from anyio import to_thread
 
 from daemon.asking.history import History, agree, count_redacted, locate
 from daemon.asking.listings import find_user
 from daemon.building.compacted import LOSS_UNIT
-from daemon.scene_names import SceneNaming, look_at_scene
+from daemon.folding import read_in_slices
+from daemon.scene_names import SceneNaming, scene_in_steps
 from daemon.untrusted import Params
 from events.decisions import Supersession
 from events.envelope import RecordedEvent, Reference
@@ -23,6 +27,7 @@ from projections.eventtree.units import Group
 from projections.facts.canonical import Fact
 from projections.facts.scopes import Scope, ScopeKind
 from projections.memory import Memory
+from projections.steps import Steps
 from projections.texts import FactText, TextRef, WrittenText, compose, events_behind
 
 # Entries of each list that an answer holds; how many there are besides stands in `left_off`.
@@ -160,9 +165,9 @@ class Differences:
             outlines: dict[int, tuple[_Outline, Hindsight]] = {}
             for position in sorted({a, b}):
                 async with self._history.at(user, position) as (memory, hindsight):
-                    outlines[position] = outline(memory), hindsight
+                    outlines[position] = await read_in_slices(memory, partial(outline, memory)), hindsight
             before, after = outlines[a][0], outlines[b][0]
-            seqs = events_behind(_changed_refs(before, after)) | _seqs_of_names(before, after)
+            seqs = await to_thread.run_sync(_seqs_to_read, before, after)
             recorded, known_now, redacted = await self._log.read(
                 lambda db: (
                     read_events(db, seqs),  # noqa: B023
@@ -171,7 +176,7 @@ class Differences:
                 )
             )
             if all(agree(outlines[each][1], hindsight) for each, hindsight in known_now.items()):
-                return compare((a, outlines[a][0]), (b, outlines[b][0]), recorded, redacted)
+                return await to_thread.run_sync(compare, (a, before), (b, after), recorded, redacted)
 
 
 def _locate_both(connection: sqlite3.Connection, user: Reference, params: DiffParams) -> tuple[int, int]:
@@ -180,15 +185,20 @@ def _locate_both(connection: sqlite3.Connection, user: Reference, params: DiffPa
     return a, (head if params.b is None else locate(connection, user, params.b))
 
 
-def outline(memory: Memory) -> _Outline:
-    """What `compare` needs of a Memory."""
-    return _Outline(
-        facts={fact.id: _outline_fact(fact) for fact in memory.canon.facts.values()},
-        scopes={scope: frozenset(facts) for scope, facts in memory.members.items()},
-        scenes={scope: look_at_scene(memory, scope) for scope in memory.members if scope.kind is ScopeKind.SCENE},
-        groups=dict(memory.units.groups),
-        superseded=dict(memory.placement.validity.superseded),
-    )
+def outline(memory: Memory) -> Steps[_Outline]:
+    """What `compare` needs of a Memory, in small steps. It must not change in between."""
+    facts: dict[FactId, _FactOutline] = {}
+    for fact in memory.canon.facts.values():
+        facts[fact.id] = _outline_fact(fact)
+        yield
+    scopes: dict[Scope, frozenset[FactId]] = {}
+    scenes: dict[Scope, SceneNaming] = {}
+    for scope, members in memory.members.items():
+        scopes[scope] = frozenset(members)
+        yield
+        if scope.kind is ScopeKind.SCENE:
+            scenes[scope] = yield from scene_in_steps(memory, scope)
+    return _Outline(facts, scopes, scenes, dict(memory.units.groups), dict(memory.placement.validity.superseded))
 
 
 def _outline_fact(fact: Fact) -> _FactOutline:
@@ -203,6 +213,10 @@ def _changed_refs(a: _Outline, b: _Outline) -> Iterable[TextRef]:
         yield from (WrittenText(group.seq) for key, group in one.groups.items() if key not in other.groups)
     ended, standing = _compare_states(a, b)
     yield from (b.facts[fact].ref for fact in (*ended, *standing))
+
+
+def _seqs_to_read(a: _Outline, b: _Outline) -> set[int]:
+    return events_behind(_changed_refs(a, b)) | _seqs_of_names(a, b)
 
 
 def _seqs_of_names(a: _Outline, b: _Outline) -> set[int]:

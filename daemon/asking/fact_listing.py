@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from daemon.asking.answer_types import Source
@@ -106,37 +106,32 @@ def look_at_fact(memory: Memory, fact: Fact) -> FactStanding:
     )
 
 
-def show_facts(standings: Iterable[FactStanding], recorded: Mapping[int, RecordedEvent]) -> list[FactShown]:
-    """Facts with their texts and sources; those whose words were erased meanwhile are left out."""
-    shown: list[FactShown] = []
-    for each in standings:
-        fact, first = each.fact, each.fact.first
-        text = compose(FactText(first.pointer), recorded)
-        if text is None:
-            continue
-        sources = [source_of(recorded[seq]) for seq in fact.turns if recorded[seq].event is not None]
-        shown.append(
-            FactShown(
-                id=fact.id.hex(),
-                text=text,
-                said_at=to_iso(first.said_at),
-                time_start=to_iso(first.time_start),
-                time_end=to_iso(first.time_end),
-                role=first.role,
-                entities=sorted({m.label for each in fact.occurrences for m in each.mentions}),
-                sessions=sorted({source.session_id for source in sources if source.session_id}),
-                sources=sources,
-                group=_hex(each.group),
-                pinned=fact.pinned,
-                valid_from=to_iso(first.time_start),
-                valid_until=None if each.valid_until is None else to_iso(each.valid_until),
-                predecessor=_hex(each.predecessor),
-                successor=_hex(each.successor),
-                entity=None if each.state is None else each.state.entity,
-                attribute=None if each.state is None else each.state.attribute,
-            )
-        )
-    return shown
+def show_fact(standing: FactStanding, recorded: Mapping[int, RecordedEvent]) -> FactShown | None:
+    """A fact with its text and sources; None when its words were erased meanwhile."""
+    fact, first = standing.fact, standing.fact.first
+    text = compose(FactText(first.pointer), recorded)
+    if text is None:
+        return None
+    sources = [source_of(recorded[seq]) for seq in fact.turns if recorded[seq].event is not None]
+    return FactShown(
+        id=fact.id.hex(),
+        text=text,
+        said_at=to_iso(first.said_at),
+        time_start=to_iso(first.time_start),
+        time_end=to_iso(first.time_end),
+        role=first.role,
+        entities=sorted({m.label for each in fact.occurrences for m in each.mentions}),
+        sessions=sorted({source.session_id for source in sources if source.session_id}),
+        sources=sources,
+        group=_hex(standing.group),
+        pinned=fact.pinned,
+        valid_from=to_iso(first.time_start),
+        valid_until=None if standing.valid_until is None else to_iso(standing.valid_until),
+        predecessor=_hex(standing.predecessor),
+        successor=_hex(standing.successor),
+        entity=None if standing.state is None else standing.state.entity,
+        attribute=None if standing.state is None else standing.state.attribute,
+    )
 
 
 def show_conflicts(conflicts: Sequence[Conflict], shown: Sequence[FactShown]) -> list[ConflictShown]:

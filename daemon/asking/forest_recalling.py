@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from anyio import to_thread
+from msgspec.structs import replace as replace_node
 
 from daemon.asking.answer_types import Browsed, TreeRecalled
+from daemon.asking.passing import Passing
 from daemon.asking.tree_nodes import may_be_shown, scope_name, tree_id
 from projections.memtree.items import Leaf
 from projections.recall.answering import Prepared, RecallRequest, Recollection, choose, prepare, score_all
+from projections.recall.filters import Filters
 from projections.recall.forest_ranking import ForestFound, Trees, rank_forest
 from projections.recall.root_recall import RootFound, find_roots
 from projections.recall.rows import NodeKind, SearchNode
@@ -78,7 +81,7 @@ class ForestRecalling:
     ) -> Looked:
         """The summaries of the trees that a question recalls (mode `roots`), the best k that are written."""
         prepared, trees = await self.prepare(memory, request, families, watch)
-        is_filtered = prepared.rows.size < len(memory.nodes)
+        is_filtered = prepared.rows.size < len(memory.nodes) or request.filters != Filters()
         scores, roots = await self.run(memory, partial(_find_roots, prepared, request, trees, is_filtered))
         watch.lap("score")
         found = [each for each in roots if _has_text(memory, trees, each)][: request.k]
@@ -86,7 +89,8 @@ class ForestRecalling:
         below = np.unique(np.concatenate([each.rows for each in found])) if found else prepared.rows[:0]
         below = below[np.isin(below, prepared.rows)]
         judged = choose(memory.nodes, request, prepared, scores.best(request.candidates, below))
-        memories = [_remember(memory, each) for each in found]
+        passing = Passing.of(memory, request.filters)
+        memories = [_remember(passing, each) for each in found]
         recollection = replace(judged, memories=memories, ranked=(), selected=[], inside={})
         watch.lap("rank")
         together = {
@@ -115,7 +119,7 @@ class ForestRecalling:
         await self.search.columns(memory, by_vectors=request.query_vector is not None)
         watch.lap("trees")
         prepared = prepare(memory.nodes, replace(request, hidden=memory.hidden))
-        trees = self.search.look(memory, prepared, families, request.query_vector, apart=apart)
+        trees = self.search.look(memory, prepared, families, apart=apart, filters=request.filters)
         watch.lap("filter")
         return prepared, trees
 
@@ -150,18 +154,21 @@ def _has_text(memory: Memory, trees: Trees, root: RootFound) -> bool:
     return memory.forest.has_text(root.item)
 
 
-def _remember(memory: Memory, root: RootFound) -> Recalled:
+def _remember(passing: Passing, root: RootFound) -> Recalled:
     """A root as a memory of an answer; that of a tree with one leaf is what the leaf stands for."""
-    nodes, item, rows = memory.nodes, root.item, root.rows
-    score = root.tree.score
+    memory, nodes, item, rows = passing.memory, passing.memory.nodes, root.item, root.rows
+    score, refs = root.tree.score, memory.forest.refs_of(item)
     if isinstance(item, Leaf):
-        return Recalled(nodes.node(int(rows[0])), score, score, 0.0)
-    refs = memory.forest.refs_of(item)
+        # Its row may be that of a group, which rests on more and was said later.
+        turns = _turns_in(passing, refs[0])
+        said_at = max(memory.turns[turn].said_at for turn in turns)
+        told = replace_node(nodes.node(int(rows[0])), turns=turns, said_at=said_at)
+        return Recalled(told, score, score, 0.0)
     node = SearchNode(
         id=item.digest,
         kind=NodeKind.SUMMARY,
         ref=refs[0],
-        turns=tuple(sorted({turn for ref in refs for turn in _turns_in(memory, ref)})),
+        turns=tuple(sorted({turn for ref in refs for turn in _turns_in(passing, ref)})),
         sessions=frozenset(),
         said_at=int(nodes.said_at(rows).max(initial=item.time_start)),
         time_start=item.time_start,
@@ -171,12 +178,12 @@ def _remember(memory: Memory, root: RootFound) -> Recalled:
     return Recalled(node, score, score, 0.0)
 
 
-def _turns_in(memory: Memory, ref: TextRef) -> tuple[int, ...]:
+def _turns_in(passing: Passing, ref: TextRef) -> tuple[int, ...]:
     """The turns whose words are in a text. In one that was written about many nobody knows whose are."""
     if isinstance(ref, TurnsText):
         return ref.turns
-    fact = memory.canon.holder(ref.occurrence) if isinstance(ref, FactText) else None
-    return () if fact is None else fact.turns
+    fact = passing.memory.canon.holder(ref.occurrence) if isinstance(ref, FactText) else None
+    return () if fact is None else passing.fact(fact).turns
 
 
 def show_browsed(

@@ -13,15 +13,16 @@ import numpy as np
 from anyio import to_thread
 
 from daemon.asking.modes import Family
+from daemon.asking.passing import Passing
 from daemon.asking.tree_nodes import may_be_shown
 from daemon.folding import in_slices
 from projections.facts.chunking import make_chunk_key
 from projections.facts.scopes import Scope, ScopeKind
 from projections.memtree.items import Item
+from projections.recall.filters import Filters
 from projections.recall.forest_columns import ForestColumns, TreeLayout
 from projections.recall.forest_ranking import NodeVectors, Trees
 from projections.recall.nodes import NodeKind
-from projections.recall.slab import quantise
 from projections.texts import TurnsText
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from daemon.tree_vectors import TreeVectorFiller
     from projections.memory import Memory
     from projections.recall.answering import Prepared
+    from projections.recall.slab import Quantised
 
-    Vector = NDArray[np.floating]
     Rows = NDArray[np.intp]
     # The trees of a Memory, and by the number of a leaf the row that it is found by.
     _Looked = tuple[dict[Scope, "_LaidTree"], Rows]
@@ -43,6 +44,7 @@ _FAMILY_OF: Final = {
     ScopeKind.USER: Family.ENTITY,
     ScopeKind.SCENE: Family.SCENE,
 }
+NO_FILTERS: Final = Filters()
 # A Memory that changes while its trees are laid out is laid out again, and the last time in one go.
 _TRIES: Final = 3
 # Trees whose columns are put together in a millisecond or two; of more, in another thread.
@@ -103,9 +105,11 @@ class ForestSearch:
         """The trees as they stand. Nothing may be awaited between this and what they are compared with."""
         if by_vectors and self._tree_vectors is not None:
             await self._tree_vectors.ready(memory)
-        laid = self._laid.setdefault(memory, _Laid())
+        laid = self._laid.get(memory)
+        if laid is None:
+            laid = self._laid[memory] = _Laid()
         for left in reversed(range(_TRIES)):
-            state = _state_of(memory)
+            state = state_of(memory)
             if laid.state == state:
                 break
             steps = _lay_out(memory, laid)
@@ -119,7 +123,7 @@ class ForestSearch:
                 else:
                     columns = ForestColumns.join(parts)
                 leaves = columns.rows
-            if _state_of(memory) == state:
+            if state_of(memory) == state:
                 laid.state, laid.columns, laid.leaves = state, columns.with_rows(row_of[leaves]), leaves
                 if not are_same:
                     laid.vectors_at = laid.of_sessions = None
@@ -131,9 +135,9 @@ class ForestSearch:
         memory: Memory,
         prepared: Prepared,
         families: Collection[Family],
-        vector: Vector | None,
         *,
         apart: bool = False,
+        filters: Filters = NO_FILTERS,
     ) -> Trees:
         """What a question may recall of the trees that `columns` gave; `families`: those that count.
 
@@ -141,19 +145,33 @@ class ForestSearch:
         crowd them out.
         What stands in no tree answers only beside all of them.
         """
-        columns, all_of_them = self._laid[memory].columns, len(families) == len(Family)
+        columns, all_of_them = self._columns_passing(memory, prepared, filters), len(families) == len(Family)
+        query = prepared.view.query
         allowed = np.ones(len(columns.entries), dtype=np.bool_)
         if not all_of_them:
             wanted = np.array([_FAMILY_OF[scope.kind] in families for scope in columns.scopes], dtype=np.bool_)
             allowed = wanted[columns.entry_trees]
+        if filters != NO_FILTERS:
+            allowed &= _have_passing(columns, prepared)
         return Trees(
             columns=columns,
             allowed=allowed,
-            vectors=None if vector is None else self._place_vectors(memory, vector),
+            vectors=None if query is None else self._place_vectors(memory, query),
             kinds=_leaf_rows(memory, prepared.rows, families),
             loose=all_of_them,
             apart=self._of_sessions(memory) if apart else None,
         )
+
+    def _columns_passing(self, memory: Memory, prepared: Prepared, filters: Filters) -> ForestColumns:
+        """The trees, whose leaves are found by no row where their own words do not pass."""
+        laid = self._laid[memory]
+        known = [laid.numbers.get(key, 0) for key in Passing.of(memory, filters).leaves_left_out(prepared.rows)]
+        if not known:
+            return laid.columns
+        left_out = np.zeros(len(laid.numbers) + 1, dtype=np.bool_)
+        left_out[known] = True
+        left_out[0] = False  # stands for all nodes
+        return laid.columns.with_rows(np.where(left_out[laid.leaves], -1, laid.columns.rows))
 
     def _of_sessions(self, memory: Memory) -> NDArray[np.bool_]:
         laid = self._laid[memory]
@@ -163,7 +181,7 @@ class ForestSearch:
             laid.of_sessions = of[columns.entry_trees]
         return laid.of_sessions
 
-    def _place_vectors(self, memory: Memory, vector: Vector) -> NodeVectors | None:
+    def _place_vectors(self, memory: Memory, query: Quantised) -> NodeVectors | None:
         """Where the vectors of the nodes are; looked up again when vectors came or went."""
         laid, vectors = self._laid[memory], memory.tree_vectors
         if laid.vectors_at != vectors.changes:
@@ -174,13 +192,22 @@ class ForestSearch:
             laid.vector_rows[nodes] = found
             laid.vectors_at = vectors.changes
         picture = vectors.picture()
-        if picture is None or laid.vector_rows is None or picture.dimensions != len(vector):
+        if picture is None or laid.vector_rows is None or picture.dimensions != query.high.shape[1]:
             return None
-        return NodeVectors(picture, laid.vector_rows, quantise(vector.reshape(1, -1)))
+        return NodeVectors(picture, laid.vector_rows, query)
 
 
-def _state_of(memory: Memory) -> object:
-    """What the layout depends on: events change trees and rows, and what is hidden opens groups."""
+def _have_passing(columns: ForestColumns, prepared: Prepared) -> NDArray[np.bool_]:
+    """For each entry, whether its tree has a leaf that may answer: its name is of no other."""
+    may = np.zeros(prepared.view.size, dtype=np.bool_)
+    may[prepared.rows] = True
+    found = np.zeros(len(columns.layouts), dtype=np.bool_)
+    found[columns.entry_trees[columns.entry_of[columns.leaves[may[columns.leaf_rows]]]]] = True
+    return found[columns.entry_trees]
+
+
+def state_of(memory: Memory) -> object:
+    """What a search of the Memory depends on: events change trees and rows, and what is hidden opens groups."""
     return memory.user_seq, memory.hidden, memory.hidden_turns
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +24,7 @@ from daemon.chat.asking.answering import PROMPT_VERSION, GroundedAnswer, SaidTex
 from daemon.chat.calls import Spending
 from daemon.models.query_tasks import QueryTask
 from events.memory import ParkReason, Usage
-from events.time import Instant, from_datetime
+from events.time import read_iso
 from projections.ports import AnswerUnusable, MemberText, ModelFailed, ModelUnavailable
 
 if TYPE_CHECKING:
@@ -188,8 +187,8 @@ def choose_evidence(
                 break
             text, states = text[: max(1, len(text) * left // quarters)], ()
         left -= quarters
-        said_at, start, end = map(_read, (memory.said_at, memory.time_start, memory.time_end))
-        until = None if memory.valid_until is None else _read(memory.valid_until)
+        said_at, start, end = map(read_iso, (memory.said_at, memory.time_start, memory.time_end))
+        until = None if memory.valid_until is None else read_iso(memory.valid_until)
         chosen.append(Evidence(memory.id, SaidText(said_at, MemberText(text, start, end, until), states)))
     return sorted(chosen, key=lambda each: each.said.said_at)
 
@@ -216,10 +215,6 @@ def _text_of(memory: MemoryShown) -> str:
         if each.text not in memory.text
     ]
     return "\n".join([memory.text, *members])
-
-
-def _read(at: str) -> Instant:
-    return from_datetime(datetime.fromisoformat(at))
 
 
 def _put_together(answer: Answer, asking: _Asking, by: AnsweredBy | None) -> Answer:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from daemon.erasure.receipts import SessionUnknown, UserUnknown
+from daemon.folding import read_in_slices
 from daemon.memories import Memories
 from daemon.models.prices import NANO
 from daemon.untrusted import Params
@@ -18,6 +19,8 @@ from events.log import EventLog
 from events.memory import Usage
 from events.registry import SessionSummary, UserSummary, knows_user, read_sessions, read_users
 from events.time import to_iso
+from projections.memory import Memory
+from projections.steps import Steps
 
 
 class NoParams(Params, frozen=True, kw_only=True):
@@ -142,11 +145,18 @@ class Listings:
 
     async def _count(self, user: Reference) -> _Counts:
         async with self._memories.use(user) as memory:
-            return _Counts(
-                Counter(chunk.session for chunk in memory.chunks.values()),
-                Counter(chunk.session for chunk in memory.waiting_chunks.values()),
-                Counter(session for fact in memory.canon.facts.values() for session in fact.sessions),
-            )
+            return await read_in_slices(memory, partial(count_by_session, memory))
+
+
+def count_by_session(memory: Memory) -> Steps[_Counts]:
+    """What a Memory has of each session, in small steps. It must not change in between."""
+    facts = Counter[Reference]()
+    for fact in memory.canon.facts.values():
+        facts.update(fact.sessions)
+        yield
+    waiting = Counter(chunk.session for chunk in memory.waiting_chunks.values())
+    yield
+    return _Counts(Counter(chunk.session for chunk in memory.chunks.values()), waiting, facts)
 
 
 async def find_user(log: EventLog, user_id: str) -> Reference:

@@ -151,8 +151,6 @@ def _check_what_a_model_is_asked(params: QueryParams, mode: Mode) -> None:
     for name in ("calls_max", "model_tokens_max", "timeout_s"):
         if getattr(params, name) is not None and not (may_be_deep or params.answer):
             raise InvalidInput(f'{name} bounds what a model is asked, and nothing here asks one; mode "deep" does')
-    if mode is Mode.DEEP and params.as_of is not None:
-        raise InvalidInput('a past memory is asked without a model; leave out as_of, or ask in mode "forest"')
 
 
 def _check_temperature(params: QueryParams) -> None:

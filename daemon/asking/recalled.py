@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from daemon.asking.conflict_search import find_conflicts_among
 from daemon.asking.showing import Found, Member
+from projections.facts.canonical import Fact
 from projections.ports import MemberText
 from projections.recall.nodes import NodeKind
 from projections.texts import FactText, compose
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from daemon.asking.query_params import Asked
     from events.envelope import RecordedEvent
     from events.memory import FactId
+    from projections.facts.canonical import Occurrence
     from projections.memory import Memory
 
 # States of one chunk that ended: a few turns tell of no more, and a list of homes is no help.
@@ -62,10 +64,18 @@ def find_ended_inside(memory: Memory, found: Found) -> dict[bytes, tuple[Member,
             until, fact = validity.until(each.fact), memory.canon.facts.get(each.fact)
             if until is None or fact is None or not memory.shows(fact):
                 continue
-            member = Member.of_fact(fact, until)
-            for chunk in {chunk_of[turn] for turn in fact.turns if turn in chunk_of}:
-                inside.setdefault(chunk, []).append(member)
+            for chunk, told in _told_in(fact, chunk_of).items():
+                inside.setdefault(chunk, []).append(Member.of_fact(Fact(fact.id, told), until))
     return {chunk: tuple(members[:ENDED_MAX]) for chunk, members in inside.items()}
+
+
+def _told_in(fact: Fact, chunk_of: Mapping[int, bytes]) -> dict[bytes, list[Occurrence]]:
+    """Where a fact was told, by chunks: each tells it in its own words."""
+    found: dict[bytes, list[Occurrence]] = {}
+    for told in fact.occurrences:
+        for chunk in {chunk_of[turn] for turn in told.turns if turn in chunk_of}:
+            found.setdefault(chunk, []).append(told)
+    return found
 
 
 def tell(memory: Memory, found: Found, recorded: Mapping[int, RecordedEvent]) -> Told:

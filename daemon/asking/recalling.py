@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from anyio import to_thread
+from msgspec.structs import replace as replace_node
 from numpy.typing import NDArray
 
 from daemon.asking.auto_choosing import settle_mode
@@ -18,10 +19,11 @@ from daemon.asking.deep.recalling import look_at_reached
 from daemon.asking.explanations import Stopwatch, show_parameters
 from daemon.asking.forest_recalling import ForestRecalling, Looked
 from daemon.asking.modes import Mode
+from daemon.asking.passing import Passing
 from daemon.asking.query_params import Asked
 from daemon.asking.showing import Found, Member, find_ended, find_members, nearest_first
 from daemon.asking.spaces import Aim, aim, find_nearness, find_spaces
-from daemon.asking.time_asked import find_time, first_members
+from daemon.asking.time_asked import find_time, first_members, make_ready
 from daemon.vector_source import VectorSource
 from projections.memory import Memory
 from projections.ports import Embedder, EmbedderUnavailable
@@ -59,6 +61,7 @@ class Recalling:
         self, memory: Memory, asked: Asked, aimed: Aim, watch: Stopwatch, deepened: Deepened | None = None
     ) -> Found:
         """The memories for a question with these vectors, without their texts. `deepened`: of mode `deep`."""
+        await make_ready()
         asked, groups = settle_mode(memory, asked), memory.units.groups
 
         def is_extractive(group: bytes) -> bool:
@@ -72,6 +75,11 @@ class Recalling:
         looked = await self._find(memory, request, asked, watch, deepened)
         recollection = looked.recollection
         explained = explain(memory.nodes, request, recollection) if asked.params.explain else None
+        passing = Passing.of(memory, asked.filters)
+        memories = [replace_node(each, node=passing.node(each.node)) for each in recollection.memories]
+        if explained is not None:
+            shown = [replace(each, node=passing.node(each.node)) for each in explained.candidates]
+            explained = replace(explained, candidates=shown)
         watch.lap("explain")
         name = None if aimed.ours is None else self.embedder.name
         if aimed.elsewhere:
@@ -79,14 +87,15 @@ class Recalling:
         told_in = frozenset[bytes]() if time is None or asked.params.open_groups else time.groups
         return Found(
             asked=asked,
-            memories=recollection.memories,
+            memories=memories,
             confidence=recollection.confidence,
-            members=first_members(find_members(memory, recollection.inside), () if time is None else time.told),
+            members=first_members(find_members(passing, recollection.inside), () if time is None else time.told),
             by_members=frozenset(
                 each
                 for each in recollection.inside
                 if asked.filters.about is not None or is_extractive(each) or each in told_in
-            ),
+            )
+            | recollection.cut,
             ended=find_ended(memory, recollection.memories),
             explained=explained,
             parameters=show_parameters(request, asked.mode, name),

@@ -21,6 +21,7 @@ from daemon.asking.answer_types import (
 )
 from daemon.asking.contexts import Piece, context_line, fit_pieces
 from daemon.asking.explanations import show_explanation
+from daemon.asking.passing import Passing
 from daemon.asking.query_params import Asked
 from daemon.asking.spaces import SpaceFound
 from daemon.offline.joining import join_members
@@ -115,9 +116,9 @@ class Found:
         return firsts | events_behind(refs) | {seq for memory in self.memories for seq in memory.node.turns}
 
 
-def find_members(memory: Memory, inside: Mapping[bytes, tuple[Inside, ...]]) -> dict[bytes, tuple[Member, ...]]:
+def find_members(passing: Passing, inside: Mapping[bytes, tuple[Inside, ...]]) -> dict[bytes, tuple[Member, ...]]:
     """The facts inside groups that are opened, as they stand, in the order of their nearness."""
-    return {group: tuple(_member(memory, each) for each in members) for group, members in inside.items()}
+    return {group: tuple(_member(passing, each) for each in members) for group, members in inside.items()}
 
 
 def nearest_first(members: Iterable[Member], near: Mapping[FactId, float]) -> tuple[Member, ...]:
@@ -203,7 +204,9 @@ def _read(found: Found, recorded: Mapping[int, RecordedEvent]) -> Iterator[_Pass
         opened = each.node.id in found.members
         texts = [(member, compose(member.ref, recorded)) for member in found.members.get(each.node.id, ())]
         members = tuple((member, inside) for member, inside in texts if inside is not None)
-        by_members = each.node.id in found.by_members and members
+        by_members = each.node.id in found.by_members
+        if by_members and not members:
+            continue
         yield _Passage(each, None if by_members else text, members if opened else None)
 
 
@@ -307,7 +310,8 @@ def _show_member(member: Member, text: str) -> MemberShown:
     return MemberShown(member.id.hex(), text, to_iso(member.said_at), until)
 
 
-def _member(memory: Memory, inside: Inside) -> Member:
-    """A member as the fold has it now; the node was set aside as it was when the group was made."""
-    fact = memory.canon.facts[inside.node.id]
+def _member(passing: Passing, inside: Inside) -> Member:
+    """A member as the fold has it now, as far as it passes."""
+    memory = passing.memory
+    fact = passing.fact(memory.canon.facts[inside.node.id])
     return Member.of_fact(fact, memory.placement.validity.until(fact.id), inside.nearness)

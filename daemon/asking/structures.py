@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 
 from daemon.asking.conflict_search import search_conflicts
-from daemon.asking.fact_listing import FactPage, FactShown, FactStanding, look_at_fact, show_conflicts, show_facts
+from daemon.asking.fact_listing import FactPage, FactShown, FactStanding, look_at_fact, show_conflicts, show_fact
 from daemon.asking.listings import UserParams, find_user
-from daemon.asking.tree_listing import TreesShown, outline_tree
+from daemon.asking.tree_listing import TreeOutline, TreesShown, outline_tree
 from daemon.asking.tree_nodes import may_be_shown, tree_id
 from daemon.asking.unit_listing import UnitPage, look_at_units
 from daemon.building.compacted import ProgressShown
+from daemon.folding import in_slices, read_in_slices
 from daemon.memories import Memories
 from daemon.texts import read_behind
 from daemon.untrusted import Params, check_limit
 from events.envelope import Reference
 from events.errors import InvalidInput
 from events.log import EventLog
+from events.memory import FactId
 from events.reading import read_events
 from events.registry import knows_user
-from projections.digests import MemoryDigest, digest_memory
+from events.time import Instant
+from projections.digests import MemoryDigest, collect_parts
 from projections.facts.canonical import Fact
+from projections.facts.scopes import Scope
 from projections.memory import Memory
+from projections.steps import Steps, each_of, sort_in_steps
 
 LIMIT_DEFAULT = 100
 
@@ -64,16 +70,8 @@ class Structures:
         async with self._memories.use(user) as memory:
             if params.conflicts:
                 return await self._conflicts(memory, limit, after)
-            facts = sorted(memory.canon.facts.values(), key=lambda fact: (fact.first.time_start, fact.id))
-            facts = [fact for fact in facts if memory.shows(fact)]
-            ids = [fact.id for fact in facts]
-            if after is not None and after not in ids:
-                raise InvalidInput("after is the id of a fact that a page before ended with")
-            start = ids.index(after) + 1 if after is not None else 0
-            page = [look_at_fact(memory, fact) for fact in facts[start : start + limit]]
-        shown = await self._read_facts(page)
-        following = page[-1].fact.id.hex() if start + limit < len(ids) else None
-        return FactPage(shown, following)
+            page, following = await read_in_slices(memory, partial(look_at_page, memory, limit, after))
+        return FactPage(await self._read_facts(page), following)
 
     async def _conflicts(self, memory: Memory, limit: int, after: bytes | None) -> FactPage:
         """A page of contradictions; `after` is the ids of both facts of the last one, one behind the other."""
@@ -96,20 +94,11 @@ class Structures:
         if not await self._log.read(partial(knows_user, user=user)):
             return TreesShown([], None)
         async with self._memories.use(user) as memory:
-            trees = [each for each in memory.forest.trees.items() if may_be_shown(memory, each[0])]
-            trees = sorted(trees, key=lambda each: (-len(each[1]), each[0]))
-            start = 0
-            if after is not None:
-                ids = [tree_id(user, scope) for scope, _ in trees]
-                if after.hex() not in ids:
-                    raise InvalidInput("after is the id of a tree that a page before ended with")
-                start = ids.index(after.hex()) + 1
-            page = trees[start : start + limit]
-            outlines = [outline_tree(memory, scope, tree) for scope, tree in page]
+            outlines, goes_on = await read_in_slices(memory, partial(outline_page, memory, limit, after))
         seqs = {seq for each in outlines for seq in each.seqs}
         recorded = await self._log.read(partial(read_events, seqs=seqs))
-        shown = [each.show(user, recorded) for each in outlines]
-        return TreesShown(shown, shown[-1].id if start + limit < len(trees) else None)
+        shown = await in_slices(each_of(outlines, lambda each: each.show(user, recorded)))
+        return TreesShown(shown, shown[-1].id if goes_on else None)
 
     async def units(self, params: PageParams) -> UnitPage:
         """A page of a user's units in the order of their ids, with their groups, and the id to go on from."""
@@ -118,14 +107,18 @@ class Structures:
         if not await self._log.read(partial(knows_user, user=user)):
             return UnitPage([], [], None)
         async with self._memories.use(user) as memory:
-            page = look_at_units(memory, limit, after)
+            page = await read_in_slices(memory, partial(look_at_units, memory, limit, after))
         recorded = await read_behind(self._log, page.refs)
-        return page.show(recorded, self._compacting(user))
+        return await in_slices(page.show(recorded, self._compacting(user)))
 
     async def digest(self, params: UserParams) -> MemoryDigest:
         """Hashes of the live Memory of a user."""
         user = await find_user(self._log, params.user_id)
-        return digest_memory(await self._memories.catch_up(user))
+        while True:
+            memory = await self._memories.catch_up(user)
+            parts = await read_in_slices(memory, partial(collect_parts, memory))
+            if not memory.needs_rebuild:
+                return await in_slices(parts.hash_in_steps())
 
     async def show(self, memory: Memory, facts: Sequence[Fact]) -> list[FactShown]:
         """Facts with their texts and sources; those whose words were erased meanwhile are left out."""
@@ -133,7 +126,9 @@ class Structures:
 
     async def _read_facts(self, standings: Sequence[FactStanding]) -> list[FactShown]:
         seqs = {seq for each in standings for seq in each.seqs}
-        return show_facts(standings, await self._log.read(partial(read_events, seqs=seqs)))
+        recorded = await self._log.read(partial(read_events, seqs=seqs))
+        shown = await in_slices(each_of(standings, lambda each: show_fact(each, recorded)))
+        return [each for each in shown if each is not None]
 
 
 def _read_page(params: PageParams) -> tuple[int, bytes | None]:
@@ -144,3 +139,43 @@ def _read_page(params: PageParams) -> tuple[int, bytes | None]:
         return params.limit, bytes.fromhex(params.after)
     except ValueError:
         raise InvalidInput("after is the `next` of the page before") from None
+
+
+def look_at_page(memory: Memory, limit: int, after: bytes | None) -> Steps[tuple[list[FactStanding], str | None]]:
+    """A page of the facts that are shown, in the order of time, and the id to go on from."""
+    facts, last = memory.canon.facts, None
+    if after is not None:
+        if after not in facts or not memory.shows(facts[after]):
+            raise InvalidInput("after is the id of a fact that a page before ended with")
+        last = facts[after].first.time_start, after
+    placed: list[tuple[Instant, FactId]] = []
+    for fact in facts.values():
+        place = fact.first.time_start, fact.id
+        if memory.shows(fact) and (last is None or place > last):
+            placed.append(place)
+        yield
+    ordered = yield from sort_in_steps(placed)
+    page = yield from each_of(islice(ordered, limit), lambda place: look_at_fact(memory, facts[place[1]]))
+    return page, page[-1].fact.id.hex() if len(placed) > limit else None
+
+
+def outline_page(memory: Memory, limit: int, after: bytes | None) -> Steps[tuple[list[TreeOutline], bool]]:
+    """A page of the trees that may be shown, the largest first, and whether there are more."""
+    sized: list[tuple[int, Scope]] = []
+    for scope, tree in memory.forest.trees.items():
+        if may_be_shown(memory, scope):
+            sized.append((-len(tree), scope))
+        yield
+    scopes = [scope for _, scope in sorted(sized)]
+    yield
+    start = 0
+    if after is not None:
+        ids = yield from each_of(scopes, partial(tree_id, memory.user))
+        if after.hex() not in ids:
+            raise InvalidInput("after is the id of a tree that a page before ended with")
+        start = ids.index(after.hex()) + 1
+    outlines: list[TreeOutline] = []
+    for scope in scopes[start : start + limit]:
+        outlined = yield from outline_tree(memory, scope, memory.forest.trees[scope])
+        outlines.append(outlined)
+    return outlines, start + limit < len(scopes)

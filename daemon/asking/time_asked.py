@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from anyio import to_thread
+
 from daemon.asking.answer_types import TimeShown
 from daemon.asking.reference_dates import ReferenceDate
 from daemon.asking.showing import Member
-from daemon.reading.time_questions.reader import read_time_question
+from daemon.reading.time_questions.reader import load_dates, read_time_question
 from events.memory import FactId
 from events.time import to_iso
 from projections.memory import Memory
@@ -52,6 +54,12 @@ class TimeAsked:
             state=asked.attribute,
             told=len(self.told),
         )
+
+
+async def make_ready() -> None:
+    """Have the rules compiled that read time in questions, off the loop; only a process's first question waits."""
+    if not load_dates.cache_info().currsize:
+        await to_thread.run_sync(load_dates)
 
 
 def find_time(memory: Memory, question: str, reference: ReferenceDate) -> TimeAsked | None:

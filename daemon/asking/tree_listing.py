@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from daemon.asking.tree_nodes import NODE_TEXT_MAX, other_names, scope_name, tree_id
 from daemon.asking.words import shorten
-from daemon.scene_names import SceneNaming, look_at_scene
+from daemon.scene_names import SceneNaming, scene_in_steps
 from daemon.texts import join_texts
 from events.envelope import RecordedEvent, Reference
 from projections.facts.scopes import Scope, ScopeKind
 from projections.memory import Memory
 from projections.memtree.tree import MemTree
+from projections.steps import Steps
 from projections.texts import TextRef, events_behind
 
 
@@ -81,14 +82,18 @@ class TreeOutline:
         )
 
 
-def outline_tree(memory: Memory, scope: Scope, tree: MemTree) -> TreeOutline:
-    """What the Memory says of a tree."""
+def outline_tree(memory: Memory, scope: Scope, tree: MemTree) -> Steps[TreeOutline]:
+    """What the Memory says of a tree, in small steps. It must not change in between."""
+    is_scene = scope.kind is ScopeKind.SCENE
+    name = (yield from scene_in_steps(memory, scope)) if is_scene else scope_name(memory, scope)
+    nodes = len(tree.nodes())
+    yield
     return TreeOutline(
         scope=scope,
-        name=look_at_scene(memory, scope) if scope.kind is ScopeKind.SCENE else scope_name(memory, scope),
+        name=name,
         leaves=len(tree),
         height=tree.height,
-        nodes=len(tree.nodes()),
+        nodes=nodes,
         dirty=memory.forest.dirty_count(scope),
         root=memory.forest.root_refs(scope),
         aliases=other_names(memory, scope),

@@ -9,8 +9,9 @@ from functools import partial
 from daemon.asking.answer_types import Source
 from daemon.asking.listings import find_user
 from daemon.asking.words import is_gone, read_with_hindsight, shorten, source_of
+from daemon.folding import in_slices, read_in_slices
 from daemon.memories import Memories
-from daemon.scene_names import look_at_scene
+from daemon.scene_names import SceneNaming, scene_in_steps
 from daemon.texts import join_texts
 from daemon.untrusted import Params, check_limit
 from events.envelope import RecordedEvent, Reference, identify
@@ -26,6 +27,7 @@ from projections.memory import Memory
 from projections.memtree.forest import TextState
 from projections.memtree.items import Item, Leaf, Node
 from projections.memtree.tree import MemTree
+from projections.steps import Steps, each_of
 from projections.texts import FactText, TextRef, TurnsText, events_behind
 
 DEPTH_DEFAULT = 2
@@ -120,30 +122,13 @@ class TreeNodesReader:
             raise InvalidInput("name the tree by its id in `tree`, or by `kind` and `scope`; not both")
         user = await find_user(self._log, params.user_id)
         async with self._memories.use(user) as memory:
-            scope = _find_scope(memory, params)
-            tree = memory.forest.trees[scope]
-            top = tree.root if params.node is None else _find_node(tree, params.node)
-            assert top is not None, "a tree without leaves is dropped"
-            places, left_off = _lay_out(memory, scope, top, params.depth, params.limit)
-            naming = look_at_scene(memory, scope) if scope.kind is ScopeKind.SCENE else None
-            result = TreeNodes(
-                id=tree_id(memory.user, scope),
-                scope=scope_name(memory, scope),
-                kind=scope.kind,
-                name=scope_name(memory, scope),
-                leaves=len(tree),
-                height=tree.height,
-                dirty=memory.forest.dirty_count(scope),
-                root=places[0].shown,
-                left_off=left_off,
-            )
+            result, places, naming = await read_in_slices(memory, partial(_look_at_tree, memory, params))
         seqs = events_behind(ref for place in places for ref in place.refs)
         seqs.update(turn for place in places for turn in place.turns)
         if naming is not None:
             seqs.update(naming.seqs)
         recorded, hindsight = await self._log.read(partial(read_with_hindsight, user=user, seqs=seqs))
-        for place in places:
-            _fill(place, recorded, hindsight)
+        await in_slices(each_of(places, lambda place: _fill(place, recorded, hindsight)))
         if naming is None:
             return result
         kept = {seq: each for seq, each in recorded.items() if not is_gone(each, hindsight)}
@@ -241,7 +226,30 @@ def _find_node(tree: MemTree, node: str) -> Node:
     raise TreeUnknown
 
 
-def _lay_out(memory: Memory, scope: Scope, top: Item, depth: int, limit: int) -> tuple[list[_Place], int]:
+def _look_at_tree(memory: Memory, params: TreeParams) -> Steps[tuple[TreeNodes, list[_Place], SceneNaming | None]]:
+    """A tree but for what is read from the log: its nodes, and what a scene's name is made of."""
+    scope = _find_scope(memory, params)
+    tree = memory.forest.trees[scope]
+    top = tree.root if params.node is None else _find_node(tree, params.node)
+    assert top is not None, "a tree without leaves is dropped"
+    yield
+    places, left_off = yield from _lay_out(memory, scope, top, params.depth, params.limit)
+    naming = (yield from scene_in_steps(memory, scope)) if scope.kind is ScopeKind.SCENE else None
+    result = TreeNodes(
+        id=tree_id(memory.user, scope),
+        scope=scope_name(memory, scope),
+        kind=scope.kind,
+        name=scope_name(memory, scope),
+        leaves=len(tree),
+        height=tree.height,
+        dirty=memory.forest.dirty_count(scope),
+        root=places[0].shown,
+        left_off=left_off,
+    )
+    return result, places, naming
+
+
+def _lay_out(memory: Memory, scope: Scope, top: Item, depth: int, limit: int) -> Steps[tuple[list[_Place], int]]:
     """The items to show, level by level from the top, and how many leaves below are not shown."""
     opened: dict[int, list[int]] = {}  # by place in `items`, those of the children
     items: list[tuple[Item, int]] = [(top, 0)]
@@ -255,7 +263,8 @@ def _lay_out(memory: Memory, scope: Scope, top: Item, depth: int, limit: int) ->
         opened[number] = list(range(len(items), len(items) + len(item.children)))
         items += [(child, at + 1) for child in item.children]
     facts = facts_by_leaf(memory, scope, [item for item, _ in items if isinstance(item, Leaf)])
-    places = [_place(memory, item, facts) for item, _ in items]
+    yield
+    places = yield from each_of(items, lambda each: _place(memory, each[0], facts))
     for number, children in opened.items():
         places[number].shown.children = [places[child].shown for child in children]
     return places, left_off

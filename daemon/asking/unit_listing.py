@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from daemon.building.compacted import LOSS_UNIT, ProgressShown
 from events.envelope import RecordedEvent
@@ -12,6 +13,7 @@ from events.eventtree import UnitId
 from events.time import Instant, to_iso
 from projections.eventtree.units import Group
 from projections.memory import Memory
+from projections.steps import Steps, each_of
 from projections.texts import TextRef, WrittenText, compose
 
 
@@ -94,11 +96,11 @@ class UnitsSeen:
         """The texts of its groups."""
         return [WrittenText(each.group.seq) for each in self.groups]
 
-    def show(self, recorded: Mapping[int, RecordedEvent], compaction: ProgressShown | None) -> UnitPage:
-        """The page with its texts."""
+    def show(self, recorded: Mapping[int, RecordedEvent], compaction: ProgressShown | None) -> Steps[UnitPage]:
+        """The page with its texts, in small steps."""
         return UnitPage(
             units=self.units,
-            groups=[_show_group(each, recorded) for each in self.groups],
+            groups=(yield from each_of(self.groups, lambda each: _show_group(each, recorded))),
             next=self.next,
             facts=self.facts,
             nodes=self.nodes,
@@ -107,24 +109,33 @@ class UnitsSeen:
         )
 
 
-def look_at_units(memory: Memory, limit: int, after: bytes | None) -> UnitsSeen:
-    """The units behind `after` in the order of their ids, `limit` of them; no group while something is hidden."""
-    known = memory.units
-    facts = Counter(unit for fact, unit in known.unit_of.items() if fact in memory.canon.facts)
+def look_at_units(memory: Memory, limit: int, after: bytes | None) -> Steps[UnitsSeen]:
+    """The units behind `after` in the order of their ids, `limit` of them; no group while something is hidden.
+
+    In small steps. The Memory must not change in between.
+    """
+    known, facts = memory.units, Counter[UnitId]()
+    for fact, unit in known.unit_of.items():
+        facts[unit] += fact in memory.canon.facts
+        yield
     standing = [] if memory.needs_rebuild else sorted(known.groups.values(), key=lambda each: each.id)
+    yield
     by_unit: defaultdict[UnitId, list[Group]] = defaultdict(list)
     for group in standing:
         by_unit[_unit_of(memory, group)].append(group)
+        yield
     # A trajectory is a unit by itself, which no fact has to be in.
-    ids = sorted(unit for unit in {*facts, *by_unit} if after is None or unit > after)
+    ids = sorted(unit for unit in {*+facts, *by_unit} if after is None or unit > after)
     page = ids[:limit]
-    grouped = sum(len(group.members) for group in standing)
+    yield
+    units = yield from each_of(page, lambda unit: _show_unit(unit, facts[unit], by_unit[unit]))
+    shown = (group for unit in page for group in by_unit[unit])
     return UnitsSeen(
-        units=[_show_unit(unit, facts[unit], by_unit[unit]) for unit in page],
-        groups=[_look_at_group(memory, group) for unit in page for group in by_unit[unit]],
+        units=units,
+        groups=(yield from each_of(shown, partial(_look_at_group, memory))),
         next=page[-1].hex() if len(ids) > limit else None,
         facts=len(memory.canon.facts),
-        nodes=len(memory.canon.facts) - grouped + len(standing),
+        nodes=len(memory.canon.facts) - sum(len(group.members) for group in standing) + len(standing),
         loss_bound=sum(group.loss for group in standing) / LOSS_UNIT,
     )
 

@@ -43,10 +43,11 @@ from daemon.building.decided import make_partitions
 from daemon.building.engine import RETRY_MIN_S, BudgetSpent
 from daemon.building.estimates import begin_estimate
 from daemon.building.fusing import Merge, plan_merge, plan_trajectory
-from daemon.building.live_nodes import MergeRules, Stays, count_nodes, due_trajectories, may_be_merged
+from daemon.building.live_nodes import LiveNode, MergeRules, Stays, count_nodes, due_trajectories, may_be_merged
 from daemon.building.pairwise import Pairwise
 from daemon.building.undoing import Undone, undo_groups
 from daemon.building.worker import Worker
+from daemon.folding import in_slices
 from daemon.memories import Memories
 from daemon.vector_source import VectorSource, Wanted
 from events.appending import Batch
@@ -58,6 +59,7 @@ from events.time import Instant
 from projections.eventtree.parameters import EventTreeParameters
 from projections.memory import Memory
 from projections.ports import ModelUnavailable, Vectors
+from projections.steps import each_of
 from projections.texts import FactText
 
 # Groups that a dry run looks at on the loop in one go: two milliseconds.
@@ -234,12 +236,13 @@ class Compactor:
         nodes, known = start.torn.nodes, memory.canon.facts
         rows = {node.member_refs[0]: row for row, node in enumerate(nodes)}
         found: list[Vectors] = []
-        for at in range(0, len(nodes), EMBED_TEXTS_MAX):
+
+        def want(node: LiveNode) -> Wanted:
             # What was forgotten meanwhile is in no group in the end, whatever it is taken for.
-            wanted = [
-                self._source.want(memory, node.id) if node.id in known else Wanted(node.ref, None)
-                for node in nodes[at : at + EMBED_TEXTS_MAX]
-            ]
+            return self._source.want(memory, node.id) if node.id in known else Wanted(node.ref, None)
+
+        for at in range(0, len(nodes), EMBED_TEXTS_MAX):
+            wanted = await in_slices(each_of(nodes[at : at + EMBED_TEXTS_MAX], want))
             found.append(await self._source.find(memory.user, wanted))
         return rows, np.concatenate(found) if found else np.zeros((0, 0), dtype=np.float32)
 

@@ -69,6 +69,7 @@ class Extraction:
         previous = turns[self.context[-1]] if self.context else None
         said = ChunkText(tuple(turns[seq] for seq in chunk.turns), previous)
         said = await _strip(said, partial(means.given_out.knows, self.origin.user))
+        means.on_read(self.origin.user, self.request)
         if any(turn.text.strip() for turn in said.turns):
             read = await means.model.extract_facts(said)
             _check(read, len(chunk.turns))

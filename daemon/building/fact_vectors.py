@@ -29,6 +29,7 @@ from projections.facts.near import Reading
 from projections.facts.saying import Said, read_said
 from projections.facts.wording import Wording, read_wording
 from projections.ports import TextRefused
+from projections.steps import Steps, at_once
 from projections.texts import FactText, name_text
 
 # Texts of a batch, and batches of a user under way at a time; the embedder has a limit for all users.
@@ -42,7 +43,7 @@ KEPT_BYTES_MAX: Final = 64 << 20
 # A wording takes some hundred bytes a word, and most facts have ten to twenty.
 WORDING_BYTES: Final = 2_500
 # Texts whose words are read on the loop, a tenth of a millisecond each; more on a thread.
-INLINE_MAX: Final = 16
+INLINE_MAX: Final = 32
 # Texts that the embedder refuses, remembered so that they are not asked for again; beyond this they are.
 REFUSED_MAX: Final = 10_000
 
@@ -90,8 +91,19 @@ class FactVectors:
 
     def rows(self, user: Reference, pointers: Iterable[Pointer]) -> dict[Pointer, NDArray[np.float32]]:
         """The unit vectors of these readings that are here, each of shape (dimensions,)."""
+        return at_once(self.rows_in_steps(user, pointers))
+
+    def rows_in_steps(
+        self, user: Reference, pointers: Iterable[Pointer]
+    ) -> Steps[dict[Pointer, NDArray[np.float32]]]:
+        """The same in small steps, of those that are here when their turn comes."""
         kept = self._kept.get(user, _Kept()).rows
-        return {each: kept[each].astype(np.float32) for each in pointers if each in kept}
+        rows: dict[Pointer, NDArray[np.float32]] = {}
+        for each in pointers:
+            if each in kept:
+                rows[each] = kept[each].astype(np.float32)
+            yield
+        return rows
 
     def readings(self, user: Reference, pointers: Iterable[Pointer]) -> dict[Pointer, Reading]:
         """Those of these readings that are here, vector and words; one that is refused has no vector."""

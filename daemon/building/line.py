@@ -8,7 +8,7 @@ from typing import Final
 
 import anyio
 
-from daemon.models.limiter import PRIORITY
+from daemon.models.limiter import FIRST_IN_A_ROW, PRIORITY
 from events.envelope import Reference
 from events.memory import Task
 
@@ -30,8 +30,9 @@ class Turn:
 class Line:
     """Users of whom something is wanted, those whose work found no room, and those whose work has to wait.
 
-    When room is short, fresh turns of one user go before another's summaries, and these before merges; among
-    equals the one that waits longest comes first: nobody stands behind everything that another one ever said.
+    When room is short, fresh turns of one user go before another's summaries, but for one place in a few, and
+    these before merges; among equals the one that waits longest comes first: nobody stands behind everything that
+    another one ever said.
     """
 
     wanted: dict[Reference, None] = field(default_factory=dict[Reference, None])
@@ -39,8 +40,12 @@ class Line:
     crowded_out: dict[int, dict[Reference, bool]] = field(
         default_factory=lambda: {_EXTRACT: {}, _SUMMARISE: {}, _MERGE: {}}
     )
+    # Chunks in a row that were begun while others waited for summaries.
+    fresh_in_a_row: int = 0
     # The model or their budget has no room for them: they are planned when that is over.
     held_back: dict[Reference, None] = field(default_factory=dict[Reference, None])
+    # Of whom chunks are begun whose turns are still read: which, by request.
+    reading: dict[Reference, set[bytes]] = field(default_factory=dict[Reference, set[bytes]])
     # Users being planned: one plan a user at a time.
     planned_now: set[Reference] = field(default_factory=set[Reference])
     woken: anyio.Event = field(default_factory=anyio.Event)
@@ -54,6 +59,17 @@ class Line:
         """Let those who wait for a turn look again."""
         woken, self.woken = self.woken, anyio.Event()
         woken.set()
+
+    def begin_reading(self, user: Reference, request: bytes) -> None:
+        """A chunk is begun: until its turns are read, summaries that are begun would be asked before it."""
+        self.reading.setdefault(user, set()).add(request)
+
+    def end_reading(self, user: Reference, request: bytes) -> None:
+        """A chunk is asked, or need not be; behind the last one there may be room for summaries."""
+        requests = self.reading.get(user, set())
+        requests.discard(request)
+        if not requests and self.reading.pop(user, None) is not None:
+            self.want(user)
 
     def take_next(self, has_room: bool, may_merge: bool = False) -> Turn | None:
         """Whom to plan now, until `leave` is called. `may_merge`: there is room for merges, too.
@@ -77,13 +93,18 @@ class Line:
             del self.crowded_out[turn.priority][turn.user]
         self.wake()
 
-    def may_start(self, turn: Turn, priority: int) -> bool:
-        """Whether nobody else waits for the same room, or for a better claim to it."""
-        for waiting_for, users in self.crowded_out.items():
-            better = waiting_for < priority
-            equal = waiting_for == priority and turn.priority != priority
-            if (better or equal) and any(user != turn.user for user in users):
-                return False
+    def take_room(self, turn: Turn, priority: int) -> bool:
+        """Whether a piece may begin, which it does then: nobody else waits for this room with a better claim."""
+        others = [each for each, users in self.crowded_out.items() if any(user != turn.user for user in users)]
+        if self._is_for_summary and priority == turn.priority == _SUMMARISE:
+            self.fresh_in_a_row = 0
+            return True
+        better = [each for each in others if each < priority]
+        equal = priority in others and turn.priority != priority
+        is_fresh = priority == _EXTRACT and _SUMMARISE in others
+        if better or equal or (is_fresh and self._is_for_summary):
+            return False
+        self.fresh_in_a_row += is_fresh
         return True
 
     def crowd_out(self, turn: Turn, priority: int) -> None:
@@ -125,8 +146,14 @@ class Line:
             del self.held_back[user]
             self.want(user)
 
+    @property
+    def _is_for_summary(self) -> bool:
+        """Whether the next place is for a summary, if one waits."""
+        return self.fresh_in_a_row >= FIRST_IN_A_ROW
+
     def _choose(self, has_room: bool, may_merge: bool) -> Turn | None:
-        for priority in (_EXTRACT, _SUMMARISE) if has_room else ():
+        order = (_SUMMARISE, _EXTRACT) if self._is_for_summary else (_EXTRACT, _SUMMARISE)
+        for priority in order if has_room else ():
             if (user := self._first(self.crowded_out[priority])) is not None:
                 return Turn(user, priority)
         if (user := self._first(self.wanted)) is not None:

@@ -20,6 +20,7 @@ from daemon.building.decided import make_partitions
 from daemon.building.errands import Errands
 from daemon.building.fact_vectors import FactVectors
 from daemon.building.unit_vectors import UnitVectors, order_of
+from daemon.folding import in_slices, read_in_slices
 from daemon.memories import Memories
 from daemon.vector_source import VectorSource
 from events.envelope import NewEvent, Reference
@@ -31,6 +32,7 @@ from projections.eventtree.parameters import EventTreeParameters
 from projections.eventtree.unit_sums import UnitNode
 from projections.eventtree.units import Units
 from projections.memory import Memory
+from projections.steps import Steps, at_once, each_of
 
 # Facts that are put into units in one go; the others come next.
 PLACED_MAX: Final = 256
@@ -148,9 +150,9 @@ class Partitioning:
         self, memory: Memory, state: _User, parameters: EventTreeParameters
     ) -> tuple[UnitsPlan | None, int]:
         """Each fact into the unit it fits best."""
-        waiting = self._find_waiting(memory, state, PLACED_MAX)
+        waiting = await read_in_slices(memory, partial(self._find_waiting, memory, state, PLACED_MAX))
         nodes = await self.units.arrivals(memory, waiting)
-        arrivals = [Arrival(each.facts[0], each.vector, each.position) for each in _usable(nodes, state)]
+        arrivals = [Arrival(each.facts[0], each.vector, each.position) for each in at_once(_usable(nodes, state))]
         if not arrivals:
             return None, 0
         sums, changes = await self.units.sums(memory, self.units.space_of(memory, waiting))
@@ -169,19 +171,19 @@ class Partitioning:
     ) -> tuple[UnitsPlan | None, int]:
         """The units of a store that has none, or hardly any: all facts at once."""
         changes = memory.units.changes
-        waiting = self._find_waiting(memory, state, BOOTSTRAP_MAX)
+        waiting = await read_in_slices(memory, partial(self._find_waiting, memory, state, BOOTSTRAP_MAX))
         placed = self._placed_beside(memory, waiting)
         try:
             nodes = await self.units.nodes_with(memory, [*placed, *waiting])
         except KeyError:
             return None, changes  # something was taken back meanwhile
-        usable = _usable(nodes, state)
+        usable = await in_slices(_usable(nodes, state))
         if not usable:
             return None, changes
         work = partial(bootstrap_units, usable, parameters)
         return await anyio.to_thread.run_sync(work, limiter=self.threads), changes
 
-    def _find_waiting(self, memory: Memory, state: _User, limit: int) -> list[FactId]:
+    def _find_waiting(self, memory: Memory, state: _User, limit: int) -> Steps[list[FactId]]:
         """Facts of one space that could be in a unit, the first in time of those that wait longest."""
         units, facts = memory.units, memory.canon.facts
         fresh = [fact for fact in units.unplaced if fact not in state.left and fact in facts]
@@ -191,7 +193,9 @@ class Partitioning:
         if memory.spaces.known:
             alike = self.units.in_space(memory, fresh, self.units.space_of(memory, fresh))
             fresh = list(islice(alike, limit))
-        return sorted(islice(fresh, limit), key=lambda fact: order_of(facts[fact].first))
+        yield
+        ordered = yield from each_of(islice(fresh, limit), lambda fact: (order_of(facts[fact].first), fact))
+        return [fact for _, fact in sorted(ordered)]
 
     def _placed_beside(self, memory: Memory, waiting: Iterable[FactId]) -> list[FactId]:
         """The facts in units of the space that these wait in."""
@@ -214,7 +218,7 @@ def _stands(plan: UnitsPlan, state: _User, memory: Memory) -> bool:
     return all(fact in units.unplaced or fact in units.unit_of for fact in moved)
 
 
-def _usable(nodes: Iterable[UnitNode], state: _User) -> list[UnitNode]:
+def _usable(nodes: Iterable[UnitNode], state: _User) -> Steps[list[UnitNode]]:
     """Those that have a vector; the others would be like nothing."""
     usable: list[UnitNode] = []
     for node in nodes:
@@ -222,4 +226,5 @@ def _usable(nodes: Iterable[UnitNode], state: _User) -> list[UnitNode]:
             usable.append(node)
         else:
             state.left.update(node.facts)
+        yield
     return usable

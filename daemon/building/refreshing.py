@@ -46,7 +46,7 @@ class Refresh:
     # More is due, and waits for the rest of what was said: since when, and from what time on the rest is.
     held_since: Instant | None = None
     rest_from: Instant | None = None
-    # Whether what waits may go ahead now: chunks that were just begun would find its summaries before them.
+    # Whether what waits may go ahead now: chunks whose turns are still read would find its summaries before them.
     goes_ahead: bool = True
     # Whether chunks had to wait for a slot since all was in the trees.
     slots_are_short: bool = False
@@ -56,6 +56,8 @@ class Refresh:
     refreshed_closings: int = 0
     # Somebody wants all that is dirty summarised, whatever comes after.
     is_demanded: bool = False
+    # user_seq of the Memory that was planned last, before what was decided on it in that plan.
+    planned_to: int = 0
 
     def take_up(self, dirty: Set[Digest], standing: Standing, now: Instant) -> None:
         """Find what is due of the nodes that want a summary: at a session's close, in quiet, at age, on demand.

@@ -19,11 +19,12 @@ from daemon.scene_names import find_labels
 from daemon.texts import join_texts, read_behind
 from events.codec import Event
 from events.envelope import NewEvent
-from events.memory import Digest, IntervalSummarised, ParkReason, Task, Usage, WorkParked
+from events.memory import IntervalSummarised, ParkReason, Task, Usage, WorkParked
 from projections.facts.scopes import Scope, ScopeKind
 from projections.memory import Memory
 from projections.memtree.dirty import Bare
-from projections.memtree.forest import SummaryWork
+from projections.memtree.forest import SummaryWork, leaves_below
+from projections.memtree.items import Node
 from projections.ports import IntervalText, MemberText
 from projections.texts import events_behind
 
@@ -103,10 +104,10 @@ class Summary:
 def plan_summaries(memory: Memory, origin: Origin, is_wanted: Callable[[Bare], bool]) -> Iterator[Summary]:
     """The wanted ones of the nodes that can be summarised now, the longest way to a root first."""
     for node in memory.forest.plan_summaries(is_wanted):
-        yield Summary(origin, node, _call_for_models(memory, node.scope, node.digest))
+        yield Summary(origin, node, _call_for_models(memory, node.scope, node.node))
 
 
-def _call_for_models(memory: Memory, scope: Scope, digest: Digest) -> str:
+def _call_for_models(memory: Memory, scope: Scope, node: Node) -> str:
     """What a tree is about. Ids are no model's business: a session's may name people who are not spoken of.
 
     Of a scene what the node itself names: the label of another member may be forgotten while this is asked.
@@ -115,7 +116,7 @@ def _call_for_models(memory: Memory, scope: Scope, digest: Digest) -> str:
         case ScopeKind.SESSION:
             return "a conversation"
         case ScopeKind.SCENE:
-            below = {leaf.key for leaf in memory.forest.leaves_of(scope, digest)}
+            below = {leaf.key for leaf in leaves_below(node)}
             facts = memory.canon.facts
             told = [fact for fact in memory.members.get(scope, ()) if facts[fact].first.leaf_key in below]
             return ", ".join(find_labels(memory, sorted(told))) or "a subject"

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-import anyio.lowlevel
 import anyio.to_thread
 import numpy as np
 from numpy.typing import NDArray
 
 from daemon.building.fact_vectors import FactVectors
+from daemon.folding import in_slices
 from daemon.vector_source import VectorSource
 from events.envelope import Reference
 from events.eventtree import UnitId
@@ -29,6 +29,7 @@ from projections.eventtree.units import Units
 from projections.facts.canonical import Occurrence
 from projections.memory import Memory
 from projections.spaces import OURS
+from projections.steps import Steps, each_of
 from projections.texts import FactText
 from projections.transcript import TurnKept
 
@@ -151,8 +152,8 @@ class UnitVectors:
             page.append(unit)
             size += len(memory.units.facts_of.get(unit, ()))
             if size >= FACTS_AT_ONCE or at == len(stale):
-                for each, nodes in (await self.nodes(memory, page)).items():
-                    kept.put(each, nodes, self.space_of(memory, (fact for node in nodes for fact in node.facts)))
+                found = await self.nodes(memory, page)
+                await in_slices(each_of(found.items(), lambda each: self._put(memory, kept, *each)))
                 page, size = [], 0
         kept.seen = max(kept.seen, changes)
         self._shrink()
@@ -163,8 +164,11 @@ class UnitVectors:
         places = await self.places(memory)
         together = self.held_together(memory.user)
         facts_of = memory.units.facts_of
-        found = {unit: _find_nodes(memory, self.alike(memory, facts_of.get(unit, ())), together) for unit in units}
-        return await self._furnish(memory, places, found)
+
+        def find(unit: UnitId) -> tuple[UnitId, list[_Node]]:
+            return unit, _find_nodes(memory, self.alike(memory, facts_of.get(unit, ())), together)
+
+        return await self._furnish(memory, places, dict(await in_slices(each_of(units, find))))
 
     async def nodes_with(self, memory: Memory, facts: Iterable[FactId]) -> list[UnitNode]:
         """The nodes that these facts, all of one space, are in, as of one unit."""
@@ -187,13 +191,17 @@ class UnitVectors:
         Raises `EmbedderUnavailable`, `LogDamaged` or `StoreUnusable`.
         """
         by_space: dict[int, dict[Pointer, None]] = {}
-        for pointer in pointers:
+
+        def place(pointer: Pointer) -> None:
             fact = memory.canon.holder(pointer) if memory.spaces.number_of.get(pointer.seq) else None
             space = OURS if fact is None else self._source.space_of(memory, fact.id)
             by_space.setdefault(space, {})[pointer] = None
+
+        await in_slices(each_of(pointers, place))
         rows: dict[Pointer, Row] = {}
         for space, wanted in by_space.items():
-            rows |= self._vectors.rows(memory.user, wanted) if space == OURS else {}
+            if space == OURS:
+                rows |= await in_slices(self._vectors.rows_in_steps(memory.user, wanted))
             missing = [each for each in wanted if each not in rows]
             for at in range(0, len(missing), FACTS_AT_ONCE):
                 some = missing[at : at + FACTS_AT_ONCE]
@@ -210,19 +218,12 @@ class UnitVectors:
     async def _furnish(
         self, memory: Memory, places: Places, found: dict[UnitId, list[_Node]]
     ) -> dict[UnitId, list[UnitNode]]:
-        pointers = (pointer for nodes in found.values() for node in nodes for pointer in node.pointers)
+        pointers = [pointer for nodes in found.values() for node in nodes for pointer in node.pointers]
         rows = await self.rows(memory, pointers)
-        furnished: dict[UnitId, list[UnitNode]] = {}
-        for unit, nodes in found.items():
-            width = next((len(rows[each]) for node in nodes for each in node.pointers if each in rows), 0)
-            furnished[unit] = []
-            for at in range(0, len(nodes), FACTS_AT_ONCE):
-                furnished[unit] += [
-                    UnitNode(node.facts, _sum(rows, node.pointers, width), places.place(node.said_at))
-                    for node in nodes[at : at + FACTS_AT_ONCE]
-                ]
-                await anyio.lowlevel.checkpoint()
-        return furnished
+        return await in_slices(_furnish_in_steps(places, found, rows))
+
+    def _put(self, memory: Memory, kept: _Kept, unit: UnitId, nodes: list[UnitNode]) -> None:
+        kept.put(unit, nodes, self.space_of(memory, (fact for node in nodes for fact in node.facts)))
 
     async def _keep(self, memory: Memory) -> _Kept:
         kept = self._kept.get(memory.user)
@@ -243,6 +244,20 @@ class UnitVectors:
         while len(self._kept) > USERS_MAX or (size_bytes > KEPT_BYTES_MAX and len(self._kept) > 1):
             _, kept = self._kept.popitem(last=False)
             size_bytes -= kept.size_bytes
+
+
+def _furnish_in_steps(
+    places: Places, found: Mapping[UnitId, list[_Node]], rows: Mapping[Pointer, Row]
+) -> Steps[dict[UnitId, list[UnitNode]]]:
+    furnished: dict[UnitId, list[UnitNode]] = {}
+    for unit, nodes in found.items():
+        width = next((len(rows[each]) for node in nodes for each in node.pointers if each in rows), 0)
+        furnished[unit] = []
+        for node in nodes:
+            vector = _sum(rows, node.pointers, width)
+            furnished[unit].append(UnitNode(node.facts, vector, places.place(node.said_at)))
+            yield
+    return furnished
 
 
 def _find_nodes(
@@ -269,7 +284,7 @@ def order_of(first: Occurrence) -> tuple[Instant, int, int, int]:
     return first.said_at, first.turns[-1], first.pointer.n, first.pointer.seq
 
 
-def _sum(rows: dict[Pointer, Row], pointers: Sequence[Pointer], width: int) -> Row:
+def _sum(rows: Mapping[Pointer, Row], pointers: Sequence[Pointer], width: int) -> Row:
     """The sum of the vectors of a node's facts; one that has none counts for nothing."""
     total = np.zeros(width, dtype=np.float32)
     for pointer in pointers:

@@ -6,7 +6,7 @@ answer about a session forgotten meanwhile is dropped at the gate. It holds no w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from events.envelope import NewEvent, Reference, identify
 from events.errors import MemForestError
 from events.log import EventLog
 from events.memory import ParkReason, Task, Usage
+from projections.memory import Memory
 from projections.ports import AnswerUnusable, LanguageModel
 from projections.texts import FactText, TextRef, TurnsText
 
@@ -35,14 +36,22 @@ class Origin:
     basis: int
     generation: int
 
+    def stands(self, memory: Memory) -> bool:
+        """Whether the Memory is still the one that was planned on."""
+        return memory.user_seq == self.basis and not memory.needs_rebuild
+
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What work is done with: where the words are, who answers, and what our own answers said lately."""
+    """What work is done with: where the words are, who answers, and what our own answers said lately.
+
+    `on_read` is told that the turns of a chunk are read, and that the model is asked now.
+    """
 
     log: EventLog
     model: LanguageModel
     given_out: GivenOut
+    on_read: Callable[[Reference, bytes], None] = lambda _, __: None
 
 
 class Work(Protocol):

@@ -6,6 +6,7 @@ as its own children are. Work that cannot be asked now is not kept: it is planne
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -26,6 +27,7 @@ from daemon.building.refreshing import Refresh, read_standing
 from daemon.building.replaying import end_replays
 from daemon.building.summaries import plan_summaries
 from daemon.building.work import Means, Origin, Work
+from daemon.folding import Slices
 from daemon.logs import Report, place_of
 from daemon.memories import Memories
 from daemon.models.budget import Budget
@@ -79,9 +81,9 @@ class Worker:
 
         Without a `deciding` facts are compared by the built-in embedder. Where it has units, they are compacted.
         """
-        means = Means(log, model, given_out or GivenOut(log.keys.secret, clock))
+        self._line = Line()
+        means = Means(log, model, given_out or GivenOut(log.keys.secret, clock), self._line.end_reading)
         self.engine = Engine(means, budget or Budget(0, 0, clock), parameters, report)
-        self.engine.on_answering = self._go_on
         self.deciding = deciding or Deciding(log, memories)
         self.in_flight: set[tuple[Reference, bytes]] = set()
         # Pieces that were turned away, until their user is planned anew: some may be moot by then.
@@ -91,14 +93,14 @@ class Worker:
         self._parameters = parameters
         self._clock = clock
         self._report = report
-        self._refreshes: dict[Reference, Refresh] = {}
-        self._line = Line()
+        idle_s, age_s = parameters.idle_s, parameters.refresh_age_s
+        self._refreshes = defaultdict[Reference, Refresh](lambda: Refresh(int(idle_s * 1000), int(age_s * 1000)))
+        self.engine.on_answering = self._line.release_all
         self.deciding.on_ready = self._line.want
         self.compacting: Compacting | None = None
         self.recorder = GroupRecorder(log, memories, self.planner, report, parameters.write_pause_s)
         if self.deciding.partitioning is not None:
-            ages = (parameters.idle_s, parameters.refresh_age_s)
-            self.compacting = Compacting(memories, self.deciding.partitioning, clock, report, *ages)
+            self.compacting = Compacting(memories, self.deciding.partitioning, clock, report, idle_s, age_s)
             self.compacting.on_ready = self._line.want
         # Merges under way, and whether one of them goes before everything else.
         self._merging, self._is_one_ahead = 0, False
@@ -130,7 +132,7 @@ class Worker:
 
     def refresh(self, user: Reference) -> None:
         """Have all nodes summarised that want it now, without waiting for a session's close."""
-        self._refresh_of(user).is_demanded = True
+        self._refreshes[user].is_demanded = True
         self._line.want(user)
 
     async def _begin(self) -> None:
@@ -160,15 +162,13 @@ class Worker:
         """Whether another merge may begin: half of the slots are for what somebody waits for."""
         return self._merging < max(1, self._parameters.concurrency // 2)
 
-    def _go_on(self) -> None:
-        """The model answers again."""
-        self._line.release_all()
-
     async def _notice_changes(self) -> None:
         while True:
             changed = self._memories.changed
             for user in self._memories.take_changed():
-                self._line.want(user)
+                memory = self._memories.peek(user)
+                if memory is None or memory.user_seq != self._refreshes[user].planned_to:
+                    self._line.want(user)
             await changed.wait()
 
     async def _notice_time(self) -> None:
@@ -211,11 +211,12 @@ class Worker:
 
     async def _plan(self, turn: Turn, tasks: TaskGroup) -> None:
         """Start what a user's Memory wants, as far as there is room; the rest is planned again later."""
-        user = turn.user
+        user, slices = turn.user, Slices()
         async with self._memories.use(user):
             # Only a Memory that stands at the log's end is planned on: another would ask again what was answered
             # just now, or ask about a session that it only hides, under a basis behind the forgetting.
-            memory = await self.deciding.decide(user, await self._memories.advance(user))
+            seq = (memory := await self._memories.advance(user)).user_seq
+            memory = await self.deciding.decide(user, memory)
             memory = await end_replays(self._log, self._memories, self.planner(user), memory)
             if memory.needs_rebuild:
                 self._line.want(user)  # edits came meanwhile; others are planned first
@@ -223,7 +224,7 @@ class Worker:
             origin = Origin(user, memory.user_id, memory.user_seq, memory.parameters.generation)
             if not self.engine.blocks(user):
                 self._turned_away.pop(user, None)
-            self._refresh_of(user).goes_ahead = True
+            self._refreshes[user].planned_to = seq
             if self._begin_ahead(user, memory, tasks):
                 return
             wanted: Iterator[Work] = chain(
@@ -235,22 +236,26 @@ class Worker:
             for work in wanted:
                 if (user, work.request) in self.in_flight:
                     continue
+                if await slices.give_way() and not origin.stands(memory):
+                    self._line.want(user)
+                    return
                 if self.engine.blocks(user):
-                    self._refresh_of(user).note_blocked()
+                    self._refreshes[user].note_blocked()
                     self._line.hold_back(user)
                     return
                 priority, has_room = PRIORITY[work.task], self._has_room()
                 has_room &= work.task is not Task.MERGE or self._may_merge()
-                if not has_room or not self._line.may_start(turn, priority):
+                if not has_room or not self._line.take_room(turn, priority):
                     self._line.crowd_out(turn, priority)
                     return
-                self._refresh_of(user).goes_ahead &= work.task is not Task.EXTRACT
                 self._begin_work(user, work, tasks)
             self._line.give_up_claims(user)
             self._turned_away.pop(user, None)
 
     def _begin_work(self, user: Reference, work: Work, tasks: TaskGroup, priority: int | None = None) -> None:
         self.in_flight.add((user, work.request))
+        if work.task is Task.EXTRACT:
+            self._line.begin_reading(user, work.request)
         if isinstance(work, Merge) and self.compacting is not None:
             self._merging += 1
             self.compacting.begin(work)
@@ -276,9 +281,10 @@ class Worker:
 
     def _plan_refresh(self, user: Reference, memory: Memory, origin: Origin) -> Iterator[Work]:
         """The summaries that are due, and those that go ahead. Those under way cost nothing to pass over."""
-        refresh, now = self._refresh_of(user), self._clock()
+        refresh, now = self._refreshes[user], self._clock()
         standing = read_standing(memory, now, refresh.idle_ms)
         refresh.slots_are_short |= self.engine.is_short
+        refresh.goes_ahead = user not in self._line.reading
         refresh.take_up(memory.forest.dirty_digests(), standing, now)
         if not refresh.wants_any:
             return
@@ -313,13 +319,6 @@ class Worker:
         if refresh is not None and not refresh.is_waiting:
             del self._refreshes[user]
 
-    def _refresh_of(self, user: Reference) -> Refresh:
-        refresh = self._refreshes.get(user)
-        if refresh is None:
-            idle_s, age_s = self._parameters.idle_s, self._parameters.refresh_age_s
-            refresh = self._refreshes[user] = Refresh(int(idle_s * 1000), int(age_s * 1000))
-        return refresh
-
     async def _do(self, user: Reference, work: Work, priority: int | None = None) -> None:
         """Do one piece of work to its end: answered, dropped, parked, or put off."""
         waits = True
@@ -337,6 +336,7 @@ class Worker:
             await anyio.sleep(self._parameters.write_pause_s)
         finally:
             self.in_flight.discard((user, work.request))
+            self._line.end_reading(user, work.request)
             if isinstance(work, Merge) and self.compacting is not None:
                 self._merging -= 1
                 if priority is not None:

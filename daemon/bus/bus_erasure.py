@@ -27,6 +27,7 @@ from daemon.bus.jetstream_api import (
     StreamReply,
 )
 from daemon.bus.nats_bus import NatsBus
+from daemon.bus.subjects import ROOT, encode_token
 from events.envelope import BusPosition
 from events.time import Instant, from_datetime
 
@@ -74,8 +75,7 @@ class BusEraser:
     What no server tells us and the receipt cannot claim: whether other streams mirror or source this one
     (each holds copies that its operator must erase), whether there are backups of the store, and what
     the replicas' logs of a clustered stream still hold until they are compacted. Besides the message itself,
-    a server names its *subject* in the stream's index.db, which it writes anew every two minutes after a change
-    and when it is stopped: until then the tokens of user and session are still there.
+    a server names its *subject* in the stream's index.db, until it writes that anew (daemon/erasure/bus_index.py).
     """
 
     def __init__(self, bus: NatsBus, others: Callable[[], Mapping[str, BusPosition | None]] = dict) -> None:
@@ -121,6 +121,21 @@ class BusEraser:
         if failures:
             raise failures[0]
         return _sum_up(outcomes)
+
+    async def count_messages(self, user_id: str, session_id: str | None) -> int | None:
+        """Messages under the subjects of a session, or (None) of a user, on the bus's stream, read or not.
+
+        None while the bus cannot tell.
+        """
+        session = "*" if session_id is None else encode_token(session_id)
+        subjects = f"{ROOT}.*.{encode_token(user_id)}.{session}"
+        try:
+            reply = await self._bus.ask(
+                f"STREAM.INFO.{self._bus.stream}", {"subjects_filter": subjects}, StreamReply
+            )
+        except BusUnavailable:
+            return None
+        return sum((reply.state.subjects or {}).values())
 
     async def _erase_from_ours(
         self, name: str, positions: Sequence[BusPosition], checkpoint: BusPosition | None

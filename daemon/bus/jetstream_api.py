@@ -64,12 +64,16 @@ class StreamConfiguration(msgspec.Struct, frozen=True):
 
 
 class StreamNumbers(msgspec.Struct, frozen=True):
-    """How much a stream holds, in messages and bytes, and its first and last sequence."""
+    """How much a stream holds, in messages and bytes, and its first and last sequence.
+
+    `subjects`: the messages of each subject, of those that were asked for.
+    """
 
     messages: int = 0
     bytes: int = 0
     first_seq: int = 0
     last_seq: int = 0
+    subjects: dict[str, int] | None = None
 
 
 class StreamReply(AnyReply, frozen=True):

@@ -25,19 +25,17 @@ from daemon.bus.bus_messages import BusUnavailable
 from daemon.bus.tombstone_bucket import TombstoneBucket
 from daemon.decoders.formats import FORMAT_WORDS
 from daemon.derived import DerivedStore
+from daemon.erasure.bus_index import is_bus_index
 from daemon.erasure.fingerprints import Fingerprints, Window
 from daemon.erasure.own_words import own_words
+from daemon.erasure.recording import Outcome, record_receipt
 from daemon.erasure.residue import IsKept, ScanFailed, ScanResult, scan
 from daemon.logs import Report
 from events.bus_copies import read_unwanted, read_unwanted_subjects, settle_unwanted
-from events.codec import Event
-from events.decisions import FactsRouted, FactsSuperseded, PairsJudged
-from events.envelope import BusPosition, NewEvent, Reference
+from events.envelope import BusPosition, Reference
 from events.erasure import (
-    ErasureCounts,
     Unerased,
     count_erased,
-    count_voided,
     erase_retracted,
     erase_slice,
     has_emptied,
@@ -47,14 +45,10 @@ from events.erasure import (
     settle_retracted,
     truncate_wal,
 )
-from events.eventtree import NodesMerged, UnitsPartitioned
 from events.faults import fault_point
 from events.kept import find_elsewhere, find_in_words
 from events.log import EventLog
-from events.memory import FactsAdmitted, FactsExtracted, IntervalSummarised
-from events.reading import read_events
 from events.schema import copies_before_migration
-from events.session import SAID, Erasure, SessionErased, UserErased
 from events.time import Instant
 from events.tombstones import read_tombstone
 
@@ -87,10 +81,11 @@ class Erasing:
     search: Callable[[Path, Fingerprints, IsKept], Awaitable[ScanResult]] = scan
 
 
-async def erase(parts: Erasing, forgotten: Unerased, samples: Fingerprints) -> None:
-    """Do all that is left to do for one subject, and record its receipt. `samples`: of the words, by `sample`.
+async def erase(parts: Erasing, forgotten: Unerased, samples: Fingerprints) -> Outcome:
+    """Do all that is left to do for one subject, and record its receipt.
 
-    Raises `StoreUnusable` when the disk fails and `BusUnavailable` while the bus is away: come again later.
+    `samples`: of the words, by `sample`. Raises `StoreUnusable` when the disk fails and `BusUnavailable` while the
+    bus is away: come again later.
     """
     log, subject = parts.log, forgotten.subject
     fault_point("erase.before_words")
@@ -107,7 +102,20 @@ async def erase(parts: Erasing, forgotten: Unerased, samples: Fingerprints) -> N
     fault_point("erase.before_scan")
     scanned = await _scan(parts, forgotten, samples)
     fault_point("erase.before_receipt")
-    await _record_receipt(parts, forgotten, left, scanned, tombstoned=tombstoned, sampled=samples.whole)
+    until = left.left_until if left else None
+    outcome = Outcome(scanned, until, tombstoned, samples.whole)
+    await record_receipt(parts.log, parts.clock, parts.report, forgotten, outcome)
+    return outcome
+
+
+async def look_again(parts: Erasing, forgotten: Unerased, samples: Fingerprints, before: Outcome) -> bool:
+    """Search once more for what a receipt says is left; whether it is gone, and another receipt says so."""
+    await empty_wal(parts)
+    outcome = replace(before, scanned=await _scan(parts, forgotten, samples, scans_max=1))
+    if outcome.is_clean:
+        with anyio.CancelScope(shield=True):
+            await record_receipt(parts.log, parts.clock, parts.report, forgotten, outcome, again=True)
+    return outcome.is_clean
 
 
 async def erase_what_was_retracted(parts: Erasing) -> None:
@@ -204,36 +212,32 @@ async def _leave_tombstone(parts: Erasing, subject: Reference) -> bool:
     return True
 
 
-async def _scan(parts: Erasing, forgotten: Unerased, samples: Fingerprints) -> ScanResult | None:
+async def _scan(
+    parts: Erasing, forgotten: Unerased, samples: Fingerprints, scans_max: int = SCANS_MAX
+) -> ScanResult | None:
     """Look for the samples in every file; None when there are none, a result without files when it failed."""
     if not len(samples):
         return None
 
     async def is_kept(windows: Sequence[Window]) -> set[Window]:
-        wanted = {reading for window in windows for reading in window.readings}
-        kept: set[bytes] = set()
-        after: int | None = 0
-        while after is not None and kept != wanted:
-            look = partial(find_in_words, needles=wanted - kept, erased=forgotten, after=after)
-            found, after = await parts.log.read(look)
-            kept |= found
-        kept |= await parts.log.read(partial(find_elsewhere, needles=wanted - kept, erased=forgotten))
-        if parts.derived is not None:
-            kept |= await parts.derived.find_kept(wanted - kept, forgotten)
-        own = await anyio.to_thread.run_sync(own_words, parts.folder)
-        kept.update(reading for reading in wanted - kept if reading in own)
-        return {window for window in windows if kept.intersection(window.readings)}
+        kept = await _find_kept(parts, forgotten, {reading for window in windows for reading in window.readings})
+        rest = [window for window in windows if kept.isdisjoint(window.readings)]
+        if rest:
+            kept |= await _find_kept(parts, forgotten, {edge for window in rest for edge in window.edges})
+        return {window for window in windows if kept.intersection((*window.readings, *window.edges))}
 
     result = ScanResult(files=0, bytes_read=0, windows=len(samples), residues=(), shared=0, unread=())
-    for attempt in range(SCANS_MAX):
+    for attempt in range(scans_max):
         if attempt:
             await anyio.sleep(parts.pause_s)
             await empty_wal(parts)
         try:
-            result = await parts.search(parts.folder, samples, is_kept)
+            found = await parts.search(parts.folder, samples, is_kept)
         except ScanFailed as error:
             parts.report("forgetting.scan_failed", reason=str(error))
             continue
+        # The index of the bus names messages that are gone: make_receipt looks into it whenever it is asked.
+        result = replace(found, residues=tuple(each for each in found.residues if not is_bus_index(each.file)))
         if result.is_clean:
             return result
         if result.unread:
@@ -243,104 +247,16 @@ async def _scan(parts: Erasing, forgotten: Unerased, samples: Fingerprints) -> S
     return result
 
 
-async def _record_receipt(
-    parts: Erasing,
-    forgotten: Unerased,
-    left: BusErasure | None,
-    scanned: ScanResult | None,
-    *,
-    tombstoned: bool,
-    sampled: bool,
-) -> None:
-    counts = await parts.log.read(partial(count_erased, subject=forgotten.subject))
-    voided = await parts.log.read(partial(count_voided, erased=forgotten))
-    again = await _count_admitted_again(parts.log, forgotten)
-    erasure = _sum_up(counts, voided, left, scanned, tombstoned=tombstoned, sampled=sampled, admitted_again=again)
-    event = UserErased if forgotten.is_user else SessionErased
-    await parts.log.append_event(
-        NewEvent(
-            user_id=None,
-            session_id=None,
-            event=event(forgotten.forgotten, erasure),
-            key=f"erased/{forgotten.subject.hex()}/{forgotten.forgotten}",
-            happened_at=parts.clock(),
-            user=forgotten.user,  # the names may be gone by now
-            session=None if forgotten.is_user else forgotten.subject,
-            time_assigned=True,
-        )
-    )
-    parts.report(
-        "forgetting.erased",
-        events=sum(count for count, _, _ in voided.values()),
-        words=counts.words,
-        bus_messages=counts.bus_erased,
-        residues=erasure.residues,
-    )
-
-
-def _sum_up(
-    counts: ErasureCounts,
-    voided: dict[str, tuple[int, int, int]],
-    left: BusErasure | None,
-    scanned: ScanResult | None,
-    *,
-    tombstoned: bool,
-    sampled: bool,
-    admitted_again: int,
-) -> Erasure:
-    def count(*types: type[Event]) -> int:
-        return sum(voided.get(kind.wire_name, (0, 0, 0))[0] for kind in types)
-
-    return Erasure(
-        first=min((first for _, first, _ in voided.values()), default=0),
-        last=max((last for _, _, last in voided.values()), default=0),
-        turns=count(*SAID),
-        extractions=count(FactsExtracted),
-        summaries=count(IntervalSummarised),
-        groups=count(NodesMerged),
-        decisions=count(FactsAdmitted, FactsRouted, FactsSuperseded, PairsJudged, UnitsPartitioned),
-        words=counts.words,
-        names=counts.names,
-        dead_letters=counts.dead_letters,
-        bus_erased=counts.bus_erased,
-        bus_left=counts.bus_left,
-        bus_left_until=left.left_until if left else None,
-        tombstoned=tombstoned,
-        admitted_again=admitted_again,
-        scanned_files=scanned.files if scanned else 0,
-        scanned_bytes=scanned.bytes_read if scanned else 0,
-        windows=scanned.windows if scanned else 0,
-        sampled=sampled,
-        # What could not be read may hold anything.
-        residues=sum(residue.count for residue in scanned.residues) + len(scanned.unread) if scanned else 0,
-    )
-
-
-async def _count_admitted_again(log: EventLog, forgotten: Unerased) -> int:
-    """Facts of other sessions that a voided admission had placed, and that are admitted anew."""
-    if forgotten.is_user:
-        return 0
-    seqs = await log.read(
-        lambda db: [
-            seq
-            for (seq,) in db.execute(
-                """SELECT l.seq FROM lineage l JOIN events e ON e.seq = l.seq
-                   WHERE l.session = ? AND e.type = 'facts.admitted' AND e.user_seq < ?""",
-                (forgotten.subject, forgotten.forgotten),
-            )
-        ]
-    )
-    admissions = [
-        admission.occurrence.seq
-        for recorded in (await log.read(partial(read_events, seqs=seqs))).values()
-        if isinstance(recorded.event, FactsAdmitted)
-        for admission in recorded.event.admissions
-    ]
-    own = set(
-        await log.read(
-            lambda db: [
-                seq for (seq,) in db.execute("SELECT seq FROM lineage WHERE session = ?", (forgotten.subject,))
-            ]
-        )
-    )
-    return sum(seq not in own for seq in admissions)
+async def _find_kept(parts: Erasing, forgotten: Unerased, wanted: set[bytes]) -> set[bytes]:
+    """Those of some byte strings that stand in what is kept."""
+    kept: set[bytes] = set()
+    after: int | None = 0
+    while after is not None and kept != wanted:
+        look = partial(find_in_words, needles=wanted - kept, erased=forgotten, after=after)
+        found, after = await parts.log.read(look)
+        kept |= found
+    kept |= await parts.log.read(partial(find_elsewhere, needles=wanted - kept, erased=forgotten))
+    if parts.derived is not None:
+        kept |= await parts.derived.find_kept(wanted - kept, forgotten)
+    own = await anyio.to_thread.run_sync(own_words, parts.folder)
+    return kept | {each for each in wanted - kept if each in own}

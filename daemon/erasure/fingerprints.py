@@ -25,6 +25,10 @@ ESCAPED_WINDOW_BYTES: Final = 32
 STRIDE_BYTES: Final = 64
 # Half a megabyte. The table of the search lets 3 of 100 places through with so many, whatever stands there.
 WINDOWS_MAX: Final = 32_768
+# What stands between two texts that are compared with windows, and before and behind them all.
+EDGE: Final = b"\x00"
+# One byte of a window in so many may be the file's own.
+EDGE_SHARE: Final = 8
 # A window of fewer different bytes ("--------", zeros of a vector) stands in any file.
 DISTINCT_BYTES_MIN: Final = 4
 
@@ -49,6 +53,20 @@ class Window:
         """
         found = (self.raw, _without_escapes(self.raw))
         return tuple(dict.fromkeys(reading for reading in found if reading))
+
+    @property
+    def edges(self) -> tuple[bytes, ...]:
+        """The readings without up to an eighth at one end, where EDGE stands for the beginning or end of a text.
+
+        A file has something of its own before and behind a text, and it may read on like one: a quotation mark
+        of JSON, the length of SQLite's next cell. If one of these is at the edge of a kept text, that may be all
+        that the window is.
+        """
+        found: list[bytes] = []
+        for reading in self.readings:
+            for cut in range(1, len(reading) // EDGE_SHARE + 1):
+                found += [reading[:-cut] + EDGE, EDGE + reading[cut:]]
+        return tuple(found)
 
     def __repr__(self) -> str:
         return f"Window({len(self.raw)} bytes)"

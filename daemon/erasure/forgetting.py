@@ -11,23 +11,27 @@ from contextlib import suppress
 from functools import partial
 
 import anyio
+import anyio.to_thread
 
 from daemon.bus.bus_messages import BusUnavailable
 from daemon.bus.subjects import encode_token
 from daemon.decoders.decoding import make_forget_key
+from daemon.erasure.bus_index import names_in_index, stands_in_index
 from daemon.erasure.erasing import (
     Erasing,
     erase,
     erase_copies,
     erase_what_was_retracted,
+    look_again,
     sample,
 )
 from daemon.erasure.fingerprints import Fingerprints
-from daemon.erasure.receipts import Preview, Receipt, SessionUnknown, UserUnknown, make_receipt, preview
+from daemon.erasure.receipts import Pending, Preview, Receipt, SessionUnknown, UserUnknown, make_receipt, preview
+from daemon.erasure.recording import Outcome
 from daemon.memories import Memories
 from events.bus_copies import count_unwanted
 from events.envelope import NewEvent, Reference
-from events.erasure import Unerased, has_emptied, has_retracted, read_unerased
+from events.erasure import Unerased, count_erased, has_emptied, has_retracted, read_unerased
 from events.errors import LogDamaged, StoreUnusable
 from events.registry import knows_session, knows_user
 from events.session import SessionForgotten, UserForgotten
@@ -41,6 +45,8 @@ UPKEEP_S = 30.0
 MOMENT_S = 0.2
 # After so many failures in a row a caller is told that the bus is away: one may be a server that was slow.
 BUS_FAILURES_MAX = 2
+# Receipts by which something is left, and whose samples are kept to look again; each may take 5 MB.
+LEFT_MAX = 8
 # How often the bus is asked again for what it would not delete.
 RETRY_S = 3600.0
 
@@ -57,6 +63,9 @@ class Forgetter:
         self._erased = anyio.Event()
         # Of what is being erased: once its words are gone they cannot be taken again.
         self._samples: dict[Reference, Fingerprints] = {}
+        # Of what is erased and something was left of, the latest last.
+        self._left: dict[Reference, tuple[Unerased, Fingerprints, Outcome]] = {}
+        self._looking_again = anyio.Lock()
         # Copies on the bus that it would not delete, and when they are tried again.
         self._copies_kept = 0
         self._copies_due_at = 0.0
@@ -74,7 +83,8 @@ class Forgetter:
         await self._find_session(session)
         await self._record(user_id, session_id, SessionForgotten(), make_forget_key(user_id, session_id))
         self._memories.hide(user, session)
-        return await self._wait_for_receipt(user, await self._find_erasure(user, session))
+        subject = await self._find_erasure(user, session)
+        return await self._wait_for_receipt(user, subject, user_id, None if subject == user else session_id)
 
     async def forget_user(self, user_id: str) -> Receipt:
         """Forget all of a user: every session, every fact, the name. Raises `UserUnknown`."""
@@ -82,7 +92,7 @@ class Forgetter:
         await self._find_user(user)
         await self._record(user_id, None, UserForgotten(), f"forget_user/{encode_token(user_id)}")
         self._memories.hide_user(user)
-        return await self._wait_for_receipt(user, user)
+        return await self._wait_for_receipt(user, user, user_id, None)
 
     async def preview(self, user_id: str, session_id: str | None) -> Preview:
         """What forgetting a session, or (None) all of a user, would take. Changes nothing.
@@ -109,10 +119,13 @@ class Forgetter:
             raise UserUnknown
 
     async def _find_erasure(self, user: Reference, session: Reference) -> Reference:
-        """What tells of a session's forgetting: itself, or its user when that was forgotten as a whole before."""
-        of_its_own = "SELECT 1 FROM erasures WHERE subject = ?"
-        known = await self._log.read(lambda db: db.execute(of_its_own, (session,)).fetchone())
-        return user if known is None else session
+        """What tells of a session's forgetting: what was forgotten last, itself or all of its user.
+
+        That also took over what the bus had left of the other.
+        """
+        of_both = "SELECT subject FROM erasures WHERE subject IN (?, ?) ORDER BY forgotten DESC LIMIT 1"
+        (last,) = await self._log.read(lambda db: db.execute(of_both, (session, user)).fetchone())
+        return bytes(last)
 
     async def _record(
         self, user_id: str, session_id: str | None, event: SessionForgotten | UserForgotten, key: str
@@ -128,12 +141,59 @@ class Forgetter:
             )
         )
 
-    async def _wait_for_receipt(self, user: Reference, subject: Reference) -> Receipt:
+    async def _wait_for_receipt(
+        self, user: Reference, subject: Reference, user_id: str, session_id: str | None
+    ) -> Receipt:
         with anyio.move_on_after(self._wait_s):
             await self._wait_until_erased(subject)
+            if subject not in self.waiting_for_bus:
+                await self._wait_until_read(subject, user_id, session_id)
+            await self._look_again(subject)
         with suppress(LogDamaged):  # one that cannot be folded shows nothing, and is erased like any other
             await self._memories.catch_up(user)
-        return await make_receipt(self._log, subject, waiting_for_bus=subject in self.waiting_for_bus)
+        pending = Pending(
+            bus=subject in self.waiting_for_bus or await self._count_unread(subject, user_id, session_id) != 0,
+            copies=await self._log.read(count_unwanted) != self._copies_kept,
+            bus_index=await self._is_indexed(subject, names_in_index(user_id, session_id)),
+        )
+        return await make_receipt(self._log, subject, pending)
+
+    async def _wait_until_read(self, subject: Reference, user_id: str, session_id: str | None) -> None:
+        """Until no message of the subject is unread, and the bus was asked to delete those that were late."""
+        while unread := await self._count_unread(subject, user_id, session_id):
+            with anyio.move_on_after(MOMENT_S):
+                await self._log.wait_past(self._log.head)
+        while unread is not None:
+            told = self._erased  # taken before the look, as below
+            if await self._log.read(count_unwanted) == self._copies_kept:
+                return
+            await told.wait()
+
+    async def _count_unread(self, subject: Reference, user_id: str, session_id: str | None) -> int | None:
+        """Messages of it on the bus that nobody has read; None if the bus cannot tell.
+
+        Those that are left count for themselves, and what began anew has messages with reason.
+        """
+        if (await self._log.read(partial(count_erased, subject=subject))).bus_left or await self._is_anew(subject):
+            return 0
+        return await self._parts.bus.count_messages(user_id, session_id)
+
+    async def _look_again(self, subject: Reference) -> None:
+        """Whoever asks for a receipt by which something was left has the files searched once more."""
+        async with self._looking_again:
+            left = self._left.get(subject)
+            if left is not None and await look_again(self._parts, *left):
+                self._left.pop(subject, None)
+
+    async def _is_indexed(self, subject: Reference, names: tuple[bytes, ...]) -> bool:
+        """Whether the embedded bus names a subject without reason."""
+        if await self._is_anew(subject):
+            return False
+        return await anyio.to_thread.run_sync(stands_in_index, self._parts.folder, names)
+
+    async def _is_anew(self, subject: Reference) -> bool:
+        begun_anew = "SELECT 1 FROM erasures WHERE subject = ? AND reopened"
+        return await self._log.read(lambda db: db.execute(begun_anew, (subject,)).fetchone()) is not None
 
     async def _wait_until_erased(self, subject: Reference) -> None:
         while subject not in self.waiting_for_bus:
@@ -187,8 +247,9 @@ class Forgetter:
             try:
                 if subject not in self._samples:
                     self._samples[subject] = await self._sample(forgotten)
-                await erase(self._parts, forgotten, self._samples[subject])
-                del self._samples[subject]
+                self._left.pop(subject, None)
+                outcome = await erase(self._parts, forgotten, self._samples[subject])
+                self._keep_samples(forgotten, self._samples.pop(subject), outcome)
             except BusUnavailable:
                 waiting[subject] = self._bus_failures.get(subject, 0) + 1
                 if waiting[subject] == BUS_FAILURES_MAX:
@@ -203,6 +264,13 @@ class Forgetter:
         except BusUnavailable:
             return True  # the rows wait; the words here are gone
         return bool(waiting)
+
+    def _keep_samples(self, forgotten: Unerased, samples: Fingerprints, outcome: Outcome) -> None:
+        """To look again for what was found; after a restart nobody can."""
+        if not outcome.is_clean:
+            self._left[forgotten.subject] = (forgotten, samples, outcome)
+        while len(self._left) > LEFT_MAX:
+            del self._left[next(iter(self._left))]
 
     async def _sample(self, forgotten: Unerased) -> Fingerprints:
         """What to look for when the words, and the vectors that were made of them, are gone."""

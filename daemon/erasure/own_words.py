@@ -25,7 +25,7 @@ def own_words(folder: Path) -> bytes:
     Nothing in it is of anybody: of settings no subject is taken, which may name a user, and of the log no line
     that quotes something.
     """
-    return b"\x00".join((_SQLITE, words_of_format(), *_settings(folder), *_log_lines(folder)))
+    return b"\x00".join((b"", _SQLITE, words_of_format(), *_settings(folder), *_log_lines(folder), b""))
 
 
 def _settings(folder: Path) -> Iterator[bytes]:

@@ -44,8 +44,9 @@ class Receipt:
     `proven`: and all files were searched for samples of all its words. Samples are in memory alone, so a restart
     in the middle of the erasing leaves it complete and not proven.
     `residues` are places where it still stands, and files that could not be searched; with `scan_windows` and no
-    `scanned_files` the scan failed. `waiting_for` is `bus`, `erasing`, `operator` (the log names what keeps it)
-    or null; `erased_user_seq` is the event of the receipt, which the user's chain covers.
+    `scanned_files` the scan failed. `waiting_for` is `bus`, `erasing`, `bus_index` (the embedded bus names it in
+    its index, which it will write anew), `operator` (the log names what keeps it) or null; `erased_user_seq` is
+    the event of the receipt, which the user's chain covers.
     """
 
     forgotten_user_seq: int
@@ -88,7 +89,20 @@ class Preview:
     forgotten_user_seq: int | None = None  # it is forgotten already, and nothing more would go
 
 
-async def make_receipt(log: EventLog, subject: Reference, *, waiting_for_bus: bool) -> Receipt:
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """What a receipt has to wait for that the log does not tell.
+
+    `bus`: it is away, or has messages of the subject that were not read. `copies`: the bus was not asked yet to
+    delete some that were read late. `bus_index`: that names the subject.
+    """
+
+    bus: bool = False
+    copies: bool = False
+    bus_index: bool = False
+
+
+async def make_receipt(log: EventLog, subject: Reference, pending: Pending) -> Receipt:
     """The receipt of something forgotten, as far as its erasing has come."""
     forgotten, erased = await log.read(partial(_read_erasure, subject=subject))
     counts = await log.read(partial(count_erased, subject=subject))
@@ -98,6 +112,7 @@ async def make_receipt(log: EventLog, subject: Reference, *, waiting_for_bus: bo
     events = [each.event for each in recorded.values() if isinstance(each.event, SessionErased | UserErased)]
     done: Erasure | None = events[0].erasure if events else None
     until = done.bus_left_until if done else None
+    waiting_for = _waiting_for(done, counts, pending)
     return Receipt(
         forgotten_user_seq=forgotten.forgotten,
         erased_user_seq=None if erased is None else erased[0],
@@ -122,17 +137,23 @@ async def make_receipt(log: EventLog, subject: Reference, *, waiting_for_bus: bo
             tombstone.user.hex(),
             tombstone.forgotten_at,
         ),
-        complete=done is not None and not counts.bus_left and _found_nothing(done),
-        proven=done is not None and done.sampled and done.scanned_files > 0 and not done.residues,
-        waiting_for=_waiting_for(done, counts, bus_is_away=waiting_for_bus),
+        complete=waiting_for is None,
+        proven=waiting_for is None and done is not None and done.sampled and done.scanned_files > 0,
+        waiting_for=waiting_for,
     )
 
 
-def _waiting_for(done: Erasure | None, counts: ErasureCounts, *, bus_is_away: bool) -> str | None:
-    """What a receipt that is not complete waits for; the last is for people to mend."""
+def _waiting_for(done: Erasure | None, counts: ErasureCounts, pending: Pending) -> str | None:
+    """What a receipt that is not complete waits for; `operator` is for people to mend."""
     if done is None:
-        return "bus" if bus_is_away else "erasing"
-    return None if _found_nothing(done) and not counts.bus_left else "operator"
+        return "bus" if pending.bus else "erasing"
+    if not _found_nothing(done):
+        return "operator"
+    if pending.bus:
+        return "bus"
+    if counts.bus_left:
+        return "erasing" if pending.copies else "operator"
+    return "bus_index" if pending.bus_index else None
 
 
 def _found_nothing(done: Erasure) -> bool:

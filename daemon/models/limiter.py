@@ -43,9 +43,10 @@ FLOOR_GROWS: Final = 1.05
 KINDS_MAX: Final = 16
 # Waiters that gave up stay in the heap until they come up, or until they are more than the others.
 LEFT_MIN: Final = 32
-# So many slots in a row go to questions of people while other work waits, and then one to that: a server of two
-# slots that is asked without a pause would otherwise never read a turn.
-ASKED_IN_A_ROW: Final = 4
+# So many slots in a row go to who comes first while others wait, and then one to these. Who comes first: questions
+# of people, and a server of two slots that is asked without a pause would else never read a turn; and of the rest
+# fresh turns, and else nobody's trees would get a summary for the hours in which somebody imports.
+FIRST_IN_A_ROW: Final = 4
 
 
 @dataclass(slots=True)
@@ -170,9 +171,9 @@ class _Queue:
 class AdaptiveLimiter:
     """Slots: as many as `Aimd` finds good, the smallest (priority, arrival) first, none in a pause.
 
-    Priorities below 0 go first, and leave one slot in a few to the others. Where nobody notes answers or overload
-    there are always `concurrency` of them. Every operation costs at most the logarithm of how many wait. One event
-    loop, no threads.
+    Priorities below 0 leave one slot in a few to the others, and of these 0 to those behind it. Where nobody notes
+    answers or overload there are always `concurrency` of them. Every operation costs at most the logarithm of how
+    many wait. One event loop, no threads.
     """
 
     def __init__(self, concurrency: int, *, kept_for_first: int = 0) -> None:
@@ -180,8 +181,8 @@ class AdaptiveLimiter:
         self.aimd = Aimd(concurrency)
         self.in_flight = 0
         self._kept = kept_for_first
-        self._asked, self._work = _Queue(), _Queue()  # of priorities below 0, and the others
-        self._in_a_row = 0  # slots that went to the former while the others waited
+        self._queues = (_Queue(), _Queue(), _Queue())  # of priorities below 0, of 0, and above
+        self._in_a_row = [0, 0, 0]  # slots that went to each of them while one behind it waited
         self._arrivals, self._entries = count(), count()
         self._paused_until = -math.inf
         self._resume: asyncio.TimerHandle | None = None
@@ -194,7 +195,7 @@ class AdaptiveLimiter:
     @property
     def waiting(self) -> int:
         """How many calls wait for a slot."""
-        return len(self._asked) + len(self._work)
+        return sum(map(len, self._queues))
 
     def pause_left_s(self) -> float:
         """Seconds until requests go out again; 0 without a pause."""
@@ -219,7 +220,7 @@ class AdaptiveLimiter:
             self.in_flight += 1
             return
         turn = asyncio.get_running_loop().create_future()
-        queue = self._asked if place.priority < 0 else self._work
+        queue = self._queues[0 if place.priority < 0 else 1 if place.priority == 0 else 2]
         queue.push(_Waiter(place, next(self._entries), turn))
         self._serve()
         try:
@@ -270,17 +271,16 @@ class AdaptiveLimiter:
 
     def _serve(self) -> None:
         while True:
-            asked, work = self._asked.first(), self._work.first()
-            queue, waiter = self._asked, asked
-            is_turn_of_work = (
-                self._in_a_row >= ASKED_IN_A_ROW and work is not None and self._has_room(work.place.priority)
-            )
-            if asked is None or is_turn_of_work:
-                queue, waiter = self._work, work
-            if waiter is None or not self._has_room(waiter.place.priority):
+            firsts = [queue.first() for queue in self._queues]
+            able = [at for at, each in enumerate(firsts) if each and self._has_room(each.place.priority)]
+            if not able:
                 return
-            queue.pop()
-            self._in_a_row = self._in_a_row + 1 if queue is self._asked and work is not None else 0
+            at = next((at for at in able[:-1] if self._in_a_row[at] < FIRST_IN_A_ROW), able[-1])
+            waiter = firsts[at]
+            assert waiter is not None
+            self._in_a_row[at] = self._in_a_row[at] + 1 if any(firsts[at + 1 :]) else 0
+            self._in_a_row[:at] = [0] * at
+            self._queues[at].pop()
             self.in_flight += 1
             waiter.turn.set_result(None)
 

@@ -214,7 +214,8 @@ def read_params(name: str, given: object, method: Method) -> msgspec.Struct:
 
 def encode_result(request_id: RequestId, result: object) -> bytes:
     """The answer, without the newline. Raises TypeError, ValueError, OverflowError or RecursionError."""
-    return _encoder.encode(_Answer(request_id, result))
+    # A document that was encoded before may be laid out for people; inside of texts JSON has no newline.
+    return _encoder.encode(_Answer(request_id, result)).replace(b"\n", b" ")
 
 
 def encode_error(request_id: RequestId, error: Exception) -> bytes:

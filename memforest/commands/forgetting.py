@@ -81,7 +81,8 @@ def _show_receipt(screen: Screen, receipt: Receipt) -> None:
         screen.note(f"Still to be deleted from the bus: {counted(receipt.bus_messages_left, 'message')}.")
     if not receipt.complete:
         waiting = {
-            "bus": "the bus is away",
+            "bus": "the bus is away, or has messages of it that were not read yet",
+            "bus_index": "the bus names it in its index for two and a half minutes more",
             "erasing": "copies are still being removed",
             "operator": "files or the bus keep copies, which the daemon's log names",
         }

@@ -6,14 +6,19 @@ to what stands. A digest tells a node and all below it, whatever tree it stands 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Set
+from collections import OrderedDict
+from collections.abc import Callable, Container, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import Final
 
 from events.memory import Digest
 from projections.facts.scopes import Scope
 from projections.memtree.items import Node, Order
 from projections.memtree.tree import MemTree, TreeChange
+from projections.steps import Steps, at_once
+
+_DONE: Final = object()
 
 
 @dataclass(slots=True, eq=False)
@@ -60,7 +65,9 @@ class DirtyNodes:
         self._unplaced: dict[Digest, Bare] = {}
         self._heights: dict[Scope, int] = {}  # of the trees with nodes without a text, as taken up last
         self._by_scope: dict[Scope, set[Digest]] = {}
-        self._changes: dict[Scope, _Changes] = {}
+        self._changes: OrderedDict[Scope, _Changes] = OrderedDict()
+        # The tree that is being taken up, if one is.
+        self._begun: dict[Scope, Steps[None]] = {}
 
     @property
     def digests(self) -> Set[Digest]:
@@ -89,6 +96,7 @@ class DirtyNodes:
 
     def note_change(self, scope: Scope, change: TreeChange) -> None:
         """A tree gained and lost nodes."""
+        self._finish(scope)
         changes = self._changes.setdefault(scope, _Changes())
         if changes.afresh:
             return
@@ -102,23 +110,29 @@ class DirtyNodes:
 
     def note_afresh(self, scope: Scope) -> None:
         """A tree was made anew, or there is none of this scope any more."""
+        self._finish(scope)
         self._changes[scope] = _Changes(afresh=True)
 
     def take_up(self, trees: Mapping[Scope, MemTree]) -> None:
         """Take up what changed in the trees."""
-        if not self._changes:
-            return
-        for scope, changes in self._changes.items():
-            if changes.afresh:
-                tree = trees.get(scope)
-                coming = {node.digest: node for node in (tree.nodes() if tree is not None else ())}
-                going = self._by_scope.get(scope, set[Digest]()) - coming.keys()
-            else:
-                coming = {digest: node for digest, node in changes.nodes.items() if node is not None}
-                going = {digest for digest, node in changes.nodes.items() if node is None}
-            self._take_up(scope, coming.values(), going)
-            self._note_height(scope, trees.get(scope))
-        self._changes.clear()
+        if self._changes or self._begun:
+            at_once(self.take_up_in_steps(trees))
+
+    def take_up_in_steps(self, trees: Mapping[Scope, MemTree]) -> Steps[None]:
+        """The same in small steps. The trees may change in between, and `take_up` goes on where this stands."""
+        while self._begun or self._changes:
+            if not self._begun:
+                scope, changes = self._changes.popitem(last=False)
+                self._begun[scope] = self._take_up(scope, changes, trees)
+            ((scope, steps),) = self._begun.items()
+            if next(steps, _DONE) is _DONE:
+                self._begun.pop(scope, None)
+            yield
+
+    def _finish(self, scope: Scope) -> None:
+        """What was begun in a tree comes before what happens to it now."""
+        if scope in self._begun:
+            at_once(self._begun.pop(scope))
 
     def note_text(self, digest: Digest) -> None:
         """A node has its text. Those above it may be ready now, or short enough to be put together."""
@@ -147,12 +161,23 @@ class DirtyNodes:
             if digest in self._bare:
                 self._unblock(self._bare[digest])
 
-    def _take_up(self, scope: Scope, coming: Iterable[Node], going: Set[Digest]) -> None:
+    def _take_up(self, scope: Scope, changes: _Changes, trees: Mapping[Scope, MemTree]) -> Steps[None]:
+        """What changed in one tree; nodes after those below them."""
+        tree = trees.get(scope)
+        if changes.afresh:
+            coming = list(tree.nodes() if tree is not None else ())
+            going = self._by_scope.get(scope, set[Digest]()) - {node.digest for node in coming}
+        else:
+            coming = [node for node in changes.nodes.values() if node is not None]
+            going = {digest for digest, node in changes.nodes.items() if node is None}
         for node in sorted(coming, key=lambda node: node.level):
             if node.digest not in self._texts:
                 self._come(scope, node)
+                yield
         for digest in going:
             self._go(scope, digest)
+            yield
+        self._note_height(scope, trees.get(scope))
 
     def _come(self, scope: Scope, node: Node) -> None:
         """A node stands in a tree; all below it are taken up already."""

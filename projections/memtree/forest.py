@@ -7,7 +7,7 @@ concatenation and needs no model call (algorithms.md 1, "Refresh").
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from events.envelope import Reference
@@ -18,6 +18,7 @@ from projections.memtree.dirty import Bare, DirtyNodes
 from projections.memtree.items import Item, Leaf, Node
 from projections.memtree.shape import TreeShape
 from projections.memtree.tree import MemTree
+from projections.steps import Steps
 from projections.texts import TextRef, WrittenText
 
 # What a leaf or node of a tree has for a text.
@@ -58,6 +59,7 @@ class SummaryWork:
     digest: Digest
     children: tuple[ChildText, ...]
     lineage: frozenset[Reference]
+    node: Node = field(compare=False)  # one of this digest
 
 
 class Forest:
@@ -119,6 +121,10 @@ class Forest:
         """The nodes that have no text yet and can get one; it changes with the forest."""
         self._dirty.take_up(self.trees)
         return self._dirty.digests
+
+    def look_in_steps(self) -> Steps[None]:
+        """Find what is dirty, so that nobody has to who asks next; in small steps. Trees may change in between."""
+        return self._dirty.take_up_in_steps(self.trees)
 
     def dirty_count(self, scope: Scope | None = None) -> int:
         """How many nodes (of one scope, or different ones of all) have no text yet."""
@@ -191,19 +197,12 @@ class Forest:
         nodes = [item for item in intervals if isinstance(item, Node) and item is not root]
         return tuple(item for item in (root, *nodes) if item is not None and self._is_ready(item))
 
-    def leaves_of(self, scope: Scope, digest: Digest) -> Iterator[Leaf]:
-        """The leaves below a node of a tree; looks for the node, so it is for trees that are not large."""
-        for node in self.trees[scope].nodes():
-            if node.digest == digest:
-                return _leaves_below(node)
-        return iter(())
-
     def _plan_summary(self, scope: Scope, node: Node) -> SummaryWork:
         children = tuple(
             ChildText(self.refs_of(child), child.time_start, child.time_end) for child in node.children
         )
-        sessions = (self._leaf_texts[leaf.key].sessions for leaf in _leaves_below(node))
-        return SummaryWork(scope, node.digest, children, frozenset().union(*sessions))
+        sessions = {self._leaf_texts[leaf.key].sessions for leaf in leaves_below(node)}
+        return SummaryWork(scope, node.digest, children, frozenset().union(*sessions), node)
 
     def _put_together(self, node: Node) -> bool:
         """Whether a node's children, which all have their texts, are short enough to be its own; then they are."""
@@ -222,8 +221,12 @@ class Forest:
         return self._leaf_texts[item.key].length if isinstance(item, Leaf) else self._lengths[item.digest]
 
 
-def _leaves_below(item: Item) -> Iterator[Leaf]:
-    if isinstance(item, Leaf):
-        yield item
-    else:
-        yield from (leaf for child in item.children for leaf in _leaves_below(child))
+def leaves_below(item: Item) -> Iterator[Leaf]:
+    """The leaves of an item, in order."""
+    left = [item]
+    while left:
+        top = left.pop()
+        if isinstance(top, Leaf):
+            yield top
+        else:
+            left += reversed(top.children)

@@ -17,7 +17,7 @@ from projections.recall.agpr import AgprParameters, RankedRow, rank_candidates
 from projections.recall.ascribing import ascribe
 from projections.recall.confidence import Confidence, Evidence, judge
 from projections.recall.expanding import Related, expand
-from projections.recall.filters import Filters, Passed, passing_rows
+from projections.recall.filters import Filters, Passed, Sieve, passing_rows
 from projections.recall.hits import Entries, Hits
 from projections.recall.naming import named_shares
 from projections.recall.nodes import NodeSet, View
@@ -96,7 +96,8 @@ class Recollection:
     """The memories of an answer, best first, and how they came about (`explaining` makes words of that).
 
     `leading` are the candidates by s, `rows` where they are, `ranked` (by v) counts in their places; `selected` is
-    what was left of them before the budget; `inside` has the members of groups that are opened, nearest first.
+    what was left of them before the budget; `inside` has the members of groups that are opened, nearest first, and
+    `cut` are those of these that filters let show nothing else.
     """
 
     memories: list[Recalled]
@@ -107,6 +108,7 @@ class Recollection:
     ranked: tuple[RankedRow, ...]
     selected: list[Ranked]
     inside: Mapping[bytes, tuple[Inside, ...]]
+    cut: frozenset[bytes] = frozenset()
 
 
 def recall(nodes: NodeSet, request: RecallRequest) -> Recollection:
@@ -161,10 +163,10 @@ def choose(nodes: NodeSet, request: RecallRequest, prepared: Prepared, leading: 
     )
     first = ranked[: request.k * ROWS_PER_MEMORY]
     outlines = nodes.outlines(rows[[each.row for each in first]])
-    opening = Opening(nodes, prepared.terms, request.filters.about, request.told)
-    inside = {each.id: opening.look(each.id) for each in outlines if request.is_opened(each.id)}
-    by_length = request.characters_max is not None
-    outlines = [outline_opened(each, inside.get(each.id, ()), by_length=by_length) for each in outlines]
+    opening = Opening(nodes, prepared.terms, Sieve(nodes, request.filters), request.told)
+    cut = {each.id for each in outlines if opening.sieve.leaves_out(each.id)}
+    inside = {each.id: opening.look(each.id) for each in outlines if each.id in cut or request.is_opened(each.id)}
+    outlines = [outline_opened(each, inside.get(each.id, ())) for each in outlines]
     selected = _select(nodes, request, prepared, list(map(_as_ranked, outlines, first)))
     shown = selected[: request.k]
     shown_rows = [nodes.row_of[each.node.id] for each in shown]
@@ -178,10 +180,16 @@ def choose(nodes: NodeSet, request: RecallRequest, prepared: Prepared, leading: 
         for node, each in zip(found, shown, strict=True)
     ]
     for node in found:
-        if node.id not in inside and request.is_opened(node.id):  # what people said of facts comes unasked
-            inside[node.id] = opening.look(node.id)
-    opened = {each: members for each, members in inside.items() if members}
-    return Recollection(memories, confidence, prepared, leading, rows, ranked, selected, opened)
+        if node.id not in inside:  # what people said of facts comes unasked
+            if opening.sieve.leaves_out(node.id):
+                cut.add(node.id)
+            if node.id in cut or request.is_opened(node.id):
+                inside[node.id] = opening.look(node.id)
+    # Of what is shown alone: who tells of members reads what each of them says.
+    opened = {node.id: members for node in found if (members := inside.get(node.id))}
+    return Recollection(
+        memories, confidence, prepared, leading, rows, ranked, selected, opened, frozenset(cut & opened.keys())
+    )
 
 
 def _as_ranked(outline: Outline, ranked: RankedRow) -> Ranked:
@@ -214,10 +222,10 @@ def _still_there(
         found = [nodes.row_of.get(names[start : start + REFERENCE_BYTES], -1) for start in starts]
         rows = np.array(found, dtype=np.intp)
         leading, rows = leading.take(np.flatnonzero(rows >= 0)), rows[rows >= 0]
+    kept = Sieve(nodes, request.filters).keep_groups(rows)
     if request.hidden and rows.size:
-        places = np.flatnonzero(nodes.shown(rows, request.hidden))
-        leading, rows = leading.take(places), rows[places]
-    return leading, rows
+        kept &= nodes.shown(rows, request.hidden)
+    return leading.take(np.flatnonzero(kept)), rows[kept]
 
 
 def _select(nodes: NodeSet, request: RecallRequest, prepared: Prepared, ranked: list[Ranked]) -> list[Ranked]:

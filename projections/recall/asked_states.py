@@ -42,11 +42,6 @@ class Run:
     until: Instant = FOR_EVER
 
     @property
-    def fact(self) -> FactId:
-        """Who told it first."""
-        return self.told[0].fact
-
-    @property
     def begun(self) -> Instant:
         """By then it held."""
         return self.told[0].begun
@@ -112,8 +107,10 @@ def choose_states(
 
     `anchor_at`: when what the question names happened, if no state of it is known.
     """
-    chosen = [run for run in _choose(states, anchor_at) if shows(run.fact)]
-    return list(dict.fromkeys(run.fact for run in chosen))[:STATES_MAX]
+    # What holds is told best by who told it last: in a few words of the same another value may be.
+    at = -1 if states.asked.kind in (TimeKind.LAST, TimeKind.LATEST) else 0
+    facts = (run.told[at].fact for run in _choose(states, anchor_at))
+    return list(dict.fromkeys(fact for fact in facts if shows(fact)))[:STATES_MAX]
 
 
 def _terms_of(text: str) -> set[str]:

@@ -86,12 +86,12 @@ def expand(
 
     A term that is asked for itself stands for no other.
     """
-    held = lexical.holders({*related.terms, *(each for near in related.terms.values() for each in near)})
+    held = lexical.look_up({*related.terms, *(each for near in related.terms.values() for each in near)})
     most = max(1.0, HELD_SHARE_MAX * len(lexical))
-    telling = {term for term, count in held.items() if 0 < count <= most}
+    telling = {term for term, (_, holders) in held.items() if holders <= most}
     groups: dict[int, dict[int, float]] = {}
     for term, near in related.terms.items():
-        if held[term] <= most:
+        if term in telling or term not in held:
             kept = {each: cosine for each, cosine in near.items() if each in telling and each not in asked}
             if kept:
                 groups[term] = kept
@@ -99,7 +99,7 @@ def expand(
         return None
     known = sorted({*groups, *(each for near in groups.values() for each in near)} & telling)
     place = {term: n for n, term in enumerate(known)}
-    entries = lexical.find_hashed(known)
+    entries = lexical.entries(held[term] for term in known)
     pairs = _Pairs.of(groups, place)
     return Expansion(
         _expand_rows(lexical.weigh(entries), np.array(entries.holders), pairs, size),

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from projections.recall.agpr import SCORE_DECIMALS, AgprParameters
 from projections.recall.answering import RecallRequest, Recollection
-from projections.recall.filters import Passed
+from projections.recall.filters import Passed, Sieve
 from projections.recall.nodes import NodeSet, SearchNode
+from projections.recall.opening import Opening
 from projections.recall.selecting import Ranked
 from projections.recall.term_scores import TermScores, score_terms
 from projections.recall.tokens import query_terms
@@ -86,7 +87,9 @@ def explain(nodes: NodeSet, request: RecallRequest, found: Recollection) -> Expl
     timed = np.zeros(leading.rows.size) if leading.timed is None else leading.timed
     chosen = np.zeros(leading.rows.size) if leading.chosen is None else leading.chosen
     candidates: list[Candidate] = []
-    for place, (each, node) in enumerate(zip(ranked, nodes.nodes_at(rows), strict=True)):
+    opening = Opening(nodes, found.prepared.terms, Sieve(nodes, request.filters), request.told)
+    for place, (each, kept) in enumerate(zip(ranked, nodes.nodes_at(rows), strict=True)):
+        node = opening.narrow(kept)
         rank, dropped, carried_by = _fate(node, found, request.k)
         candidates.append(
             Candidate(

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeAlias, cast
+from typing import Final, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,16 @@ from events.envelope import Reference
 from events.session import MemoryImported, TurnRecorded, TurnRevised
 from events.time import Instant
 from projections.facts.labels import normalise_label
-from projections.recall.nodes import NodeKind, NodeSet, SearchNode
+from projections.recall.nodes import Aside, NodeKind, NodeSet, SearchNode
 
 Rows: TypeAlias = NDArray[np.intp]
 Mark: TypeAlias = tuple[str, ...]
 Hash: TypeAlias = Callable[..., int]
+# The marks on something, but for those of its sessions, and these.
+Marked: TypeAlias = tuple[Iterable[int], Iterable[Reference]]
+T = TypeVar("T")
+# A time that is asked about counts as two filters, since a group may pass it without any of its members.
+_ABOUT: Final = 2
 
 # Pairs of one turn's metadata that can be asked for; a sender must not decide how long a row of marks is.
 METADATA_PAIRS_MAX = 32
@@ -67,6 +72,77 @@ class Passed:
     nodes: int
 
 
+class Sieve:
+    """Tells of what is in no row by itself whether it passes: of members of groups, and of wordings of facts.
+
+    A group passes each filter by any of its members; what is shown of it are those that pass all of them.
+    """
+
+    def __init__(self, nodes: NodeSet, filters: Filters) -> None:
+        """Of these nodes as they stand."""
+        self._nodes, self._said, self._about = nodes, filters.said, filters.about
+        self._wanted = [
+            (frozenset(_marks_alike(nodes, wanted)), _sessions_in(wanted))
+            for wanted in filters.wanted
+            if not wanted.excluded  # of a group or fact that passes those nothing is left out
+        ]
+        self._filters = len(self._wanted) + (self._said is not None) + _ABOUT * (self._about is not None)
+
+    def passes(self, member: Aside) -> bool:
+        """Whether a member of a group may be shown."""
+        node, marks = member.node, member.marks
+        for wanted in self._wanted:  # many thousand times for a question: no generator
+            if not _has_one(wanted, marks, node.sessions):
+                return False
+        return (self._said is None or _meets(node.said_at, node.said_at, self._said)) and (
+            self._about is None or _meets(node.time_start, _last_of(node), self._about)
+        )
+
+    def narrow(self, told: list[T], marks_of: Callable[[T], Marked]) -> list[T]:
+        """Of several that tell a thing which passes, those that pass, by the marks on each and its sessions.
+
+        Two filters may be met by two of them: then those that meet the first.
+        """
+        for wanted in self._wanted:
+            told = [each for each in told if _has_one(wanted, *marks_of(each))] or told
+        return told
+
+    def leaves_out(self, group: bytes) -> bool:
+        """Whether a group has members that must not be shown."""
+        return bool(self._filters) and not all(map(self.passes, self._nodes.inside(group)))
+
+    def keep_groups(self, rows: Rows) -> NDArray[np.bool_]:
+        """Whether there is anything to show of each of these rows: of a group none of whose members passes there
+        is not."""
+        kept = np.ones(rows.size, dtype=np.bool_)
+        if self._filters:
+            groups = np.flatnonzero(self._nodes.of_kinds(rows, {NodeKind.GROUP}) & self._reach_beyond(rows))
+            for place, group in zip(groups.tolist(), self._nodes.ids(rows[groups]), strict=True):
+                inside = self._nodes.inside(group)
+                kept[place] = not inside or any(map(self.passes, inside))
+        return kept
+
+    def _reach_beyond(self, rows: Rows) -> NDArray[np.bool_]:
+        """Whether these rows may be about a time that does not pass; with other filters any row may."""
+        span = self._about
+        if span is None or self._filters > _ABOUT:
+            return np.ones(rows.size, dtype=np.bool_)
+        before = False if span.start is None else self._nodes.time_start(rows) < span.start
+        beyond: NDArray[np.bool_] = np.zeros(rows.size, dtype=np.bool_) | before
+        return beyond if span.end is None else beyond | (self._nodes.valid_end(rows) >= span.end)
+
+    @property
+    def leaves_something(self) -> bool:
+        """Whether of anything that passes a part may not."""
+        return self._filters > 0
+
+    @property
+    def may_take_all(self) -> bool:
+        """Whether a group may pass of which no member does: by two filters, or by a time, as states of one chain
+        follow each other, and between two of them none may have held."""
+        return self._filters > 1
+
+
 def passing_rows(
     nodes: NodeSet, filters: Filters, hidden: frozenset[Reference] = frozenset()
 ) -> tuple[Rows, list[Passed]]:
@@ -76,6 +152,10 @@ def passing_rows(
     for name, mask in _masks(nodes, filters):
         rows = rows[mask[rows]]
         passed.append(Passed(name, rows.size))
+    sieve = Sieve(nodes, filters)
+    if sieve.may_take_all:
+        rows = rows[sieve.keep_groups(rows)]
+        passed[-1] = Passed(passed[-1].name, rows.size)
     return rows, passed
 
 
@@ -84,9 +164,8 @@ def _masks(nodes: NodeSet, filters: Filters) -> Iterator[tuple[str, NDArray[np.b
     size = nodes.size
     for wanted in filters.wanted:
         mask = np.full(size, wanted.excluded)
-        for mark in wanted.marks:
-            for each in nodes.marks.alike(nodes.mark(*mark)):
-                mask[nodes.marks.rows(each)] = not wanted.excluded
+        for mark in _marks_alike(nodes, wanted):
+            mask[nodes.marks.rows(mark)] = not wanted.excluded
         yield wanted.name, mask
     if filters.kinds is None and filters.said is None and filters.about is None:
         return
@@ -97,33 +176,32 @@ def _masks(nodes: NodeSet, filters: Filters) -> Iterator[tuple[str, NDArray[np.b
         said_at = nodes.said_at(every)
         yield "said", _lies_in(said_at, said_at, filters.said)
     if filters.about is not None:
-        yield "about", _is_about(nodes, every, filters.about)
+        yield "about", _lies_in(nodes.time_start(every), nodes.valid_end(every), filters.about)
 
 
-def lies_in(node: SearchNode, span: Span) -> bool:
-    """Whether the time at which a node holds has an instant in common with a span."""
-    last = node.time_end if node.holds_until is None else node.holds_until - 1
-    return (span.start is None or last >= span.start) and (span.end is None or node.time_start < span.end)
+def _meets(first: Instant, last: Instant, span: Span) -> bool:
+    return (span.start is None or last >= span.start) and (span.end is None or first < span.end)
 
 
-def _is_about(nodes: NodeSet, every: Rows, span: Span) -> NDArray[np.bool_]:
-    """Whether each row is about a span of time; of a group that reaches beyond it, whether a member is.
+def _last_of(node: SearchNode) -> Instant:
+    """The last instant at which a node holds."""
+    return node.time_end if node.holds_until is None else node.holds_until - 1
 
-    States of one chain follow each other, and between two of them none may have held.
-    """
-    first, last = nodes.time_start(every), nodes.valid_end(every)
-    mask = _lies_in(first, last, span)
-    beyond = np.zeros(every.size, dtype=np.bool_)
-    if span.start is not None:
-        beyond |= first < span.start
-    if span.end is not None:
-        beyond |= last >= span.end
-    doubtful = every[mask & beyond]
-    groups = doubtful[nodes.of_kinds(doubtful, {NodeKind.GROUP})]
-    for row, group in zip(groups.tolist(), nodes.outlines(groups), strict=True):
-        inside = nodes.inside(group.id)
-        mask[row] = not inside or any(lies_in(member, span) for member, _ in inside)
-    return mask
+
+def _marks_alike(nodes: NodeSet, wanted: Wanted) -> Iterator[int]:
+    """The marks of a filter as nodes carry them."""
+    for mark in wanted.marks:
+        yield from nodes.marks.alike(nodes.mark(*mark))
+
+
+def _sessions_in(wanted: Wanted) -> frozenset[Reference]:
+    return frozenset(bytes.fromhex(mark[1]) for mark in wanted.marks if mark[0] == "session")
+
+
+def _has_one(
+    wanted: tuple[frozenset[int], frozenset[Reference]], marks: Iterable[int], sessions: Iterable[Reference]
+) -> bool:
+    return not (wanted[0].isdisjoint(marks) and wanted[1].isdisjoint(sessions))
 
 
 def _lies_in(first: NDArray[np.int64], last: NDArray[np.int64], span: Span) -> NDArray[np.bool_]:

@@ -119,9 +119,7 @@ def recall_forest(scores: Scores, trees: Trees) -> RecalledForest:
     groups = (
         (trees.allowed,) if trees.apart is None else (trees.allowed & trees.apart, trees.allowed & ~trees.apart)
     )
-    found = [tree for group in groups for tree in recall_trees(columns, group, roots, facts, near)]
-    recalled = sorted(found, key=lambda each: (-each.score, each.place))
-    return RecalledForest(recalled, by_row, below, facts, columns)
+    return RecalledForest(recall_trees(columns, groups, roots, facts, near), by_row, below, facts, columns)
 
 
 def rank_forest(scores: Scores, trees: Trees, count: int) -> ForestFound:
@@ -149,11 +147,14 @@ def gather_leaves(scores: Scores, trees: Trees, recalled: RecalledForest, way: B
     led = recalled.facts[entered[columns.entry_of[recalled.facts]]]
     rows = columns.rows[np.concatenate((places, led))]
     rows = rows[rows >= 0]
-    rows = np.unique(rows[np.isfinite(recalled.by_row[rows])])
+    rows = rows[np.isfinite(recalled.by_row[rows])]
     loose = _find_loose(scores, columns, trees.beam) if trees.loose else rows[:0]
+    found = np.zeros(scores.view.size, dtype=np.bool_)  # many times as fast as np.union1d
+    found[rows] = found[loose] = True
+    rows = np.flatnonzero(found)
     reached = np.bincount(of, minlength=len(recalled.trees)).tolist()
-    leading = score_leaves(scores, np.union1d(rows, loose), count)
-    return ForestFound(leading, recalled.trees, reached, way.levels, rows.size + loose.size, loose.size)
+    leading = score_leaves(scores, rows, count)
+    return ForestFound(leading, recalled.trees, reached, way.levels, rows.size, loose.size)
 
 
 def _find_facts(scores: Scores, trees: Trees) -> tuple[Rows, Column]:

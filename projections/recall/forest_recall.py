@@ -128,38 +128,38 @@ def keep_best(frontier: Frontier, scores: Column, beam: int) -> Places:
 
 def recall_trees(
     columns: ForestColumns,
-    allowed: NDArray[np.bool_],
+    groups: Sequence[NDArray[np.bool_]],
     root_scores: Column,
     facts: Places,
     near: Column,
 ) -> list[RecalledTree]:
-    """The trees of a question, best first: the best by their roots, and the best by facts in them.
+    """The trees of a question, best first: of each group the best by their roots, and the best by facts in them.
 
-    `allowed` and `root_scores` by entry, -inf for one that has no score. `facts`: places of leaves and what each
-    scores (`near`), on the scale of roots.
+    `groups` (no two share an entry) and `root_scores` by entry, -inf for one that has no score. `facts`: places of
+    leaves and what each scores (`near`), on the scale of roots.
     """
-    rooted = np.flatnonzero(allowed & np.isfinite(root_scores))
     best_fact = np.full(len(columns.entries), -np.inf)
     np.maximum.at(best_fact, columns.entry_of[facts], near)
-    best_fact[~allowed] = -np.inf
-    holding = np.flatnonzero(np.isfinite(best_fact))
-    led = holding[np.lexsort((holding, -best_fact[holding]))[:TREES_MAX]].tolist()
-    chosen = np.array(list(dict.fromkeys([*_best(root_scores, rooted, TREES_MAX), *led])), dtype=np.intp)
+    best = [entry for group in groups for by in (root_scores, best_fact) for entry in _best(by, group, TREES_MAX)]
+    chosen = np.array(list(dict.fromkeys(best)), dtype=np.intp)
+    places = columns.entries[chosen]
+    order = np.lexsort((places, -np.maximum(root_scores, best_fact)[chosen]))
+    chosen = chosen[order]
     known = zip(
-        columns.entries[chosen].tolist(),
+        places[order].tolist(),
         columns.entry_trees[chosen].tolist(),
         root_scores[chosen].tolist(),
         best_fact[chosen].tolist(),
         strict=True,
     )
-    found = [
+    return [
         RecalledTree(place, tree, root if isfinite(root) else None, fact if isfinite(fact) else None)
         for place, tree, root, fact in known
     ]
-    return sorted(found, key=lambda each: (-each.score, each.place))
 
 
-def _best(scores: Column, among: Places, count: int) -> list[int]:
+def _best(scores: Column, group: NDArray[np.bool_], count: int) -> list[int]:
+    among = np.flatnonzero(group & np.isfinite(scores))
     rounded = np.round(scores[among], SCORE_DECIMALS)
     best: list[int] = among[np.lexsort((among, -rounded))[:count]].tolist()
     return best

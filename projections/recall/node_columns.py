@@ -40,6 +40,10 @@ class NodeColumns:
         """The live nodes of these rows, faster than one by one. KeyError if one of them is not live."""
         return self._rows.nodes(rows)
 
+    def ids(self, rows: Rows) -> list[bytes]:
+        """The ids of these live rows, in their order."""
+        return self._rows.ids(rows)
+
     def outlines(self, rows: Rows) -> list[Outline]:
         """What decides whether an answer shows these live rows."""
         return self._rows.outlines(rows)

@@ -7,7 +7,6 @@ structure only; its text stays in the log.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -24,30 +23,21 @@ from projections.recall.rooms import SearchOptions
 from projections.recall.rows import KIND_CODE, NodeKind, NodeRows, SearchNode
 from projections.recall.scoring import View
 from projections.recall.sessions import SessionTable, make_table
-from projections.recall.state import AsideState, NodeSetState
+from projections.recall.state import Aside, AsideState, Marks, NodeSetState
 from projections.recall.tokens import terms
 from projections.recall.vectors import NodeVectors
 from projections.recall.vocabulary import Vocabulary
+from projections.steps import Steps
 from projections.texts import name_text
 
-__all__ = ["NodeKind", "NodeSet", "SearchNode", "View", "format_date", "indexed_text"]
+__all__ = ["Aside", "NodeKind", "NodeSet", "SearchNode", "View", "format_date", "indexed_text"]
 
 # Nodes moved at once by `close_gaps`: a group takes the places of at most so many.
 _GAPS_CLOSED_AT_ONCE: Final = 8
 
-Marks = tuple[int, ...]
 Rows = NDArray[np.intp]
 # Numbers of spaces; None: all.
 Spaces = Collection[int] | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Aside:
-    """A node that another one stands for: enough to search it again without its text."""
-
-    node: SearchNode
-    counts: dict[int, int]
-    marks: Marks
 
 
 class NodeSet(NodeColumns):
@@ -62,7 +52,7 @@ class NodeSet(NodeColumns):
         self.marks = MarkIndex()
         # Live nodes that a person had a say in.
         self.stated: dict[bytes, SearchNode] = {}
-        self._aside: dict[bytes, _Aside] = {}
+        self._aside: dict[bytes, Aside] = {}
         # The marks of each row that its caller gave it, as a number of `_mark_sets`.
         self._marks_of = Columns({"marks": "i4"})
         self._mark_sets: Shared[Marks] = Shared()
@@ -73,16 +63,20 @@ class NodeSet(NodeColumns):
         # user_seq of the Memory when no node wanted a vector any more; of those that were brought, the second.
         self.settled_at = self.brought_at = -1
 
-    def add(self, node: SearchNode, text: str, marks: Iterable[int] = (), members: Iterable[bytes] = ()) -> None:
-        """Index a node under its text, which is not kept, and these marks besides those of its sessions.
+    def add(self, node: SearchNode, text: str, marks: Iterable[int] = ()) -> None:
+        """Index a node under its text, which is not kept, and these marks besides those of its sessions."""
+        self.lexical.add(self._add(node, marks), terms(indexed_text(text, node.said_at)))
 
-        `members`: the nodes set aside that a group stands for; its vector is made of theirs.
-        """
-        row = self._add(node, marks)
-        self.lexical.add(row, terms(indexed_text(text, node.said_at)))
-        members = tuple(members)
-        if members:
-            self._vectors.begin_group(node.id, members, self.row_of)
+    def add_group(
+        self, node: SearchNode, members: Sequence[bytes], marks: Iterable[int] = (), text: str | None = None
+    ) -> None:
+        """Index a group that stands for nodes set aside: by their vectors, and its text or else their words."""
+        if text is None:
+            counts = [self._aside[each].counts for each in members]
+            self.lexical.add_together(self._add(node, marks), counts)
+        else:
+            self.add(node, text, marks)
+        self._vectors.begin_group(node.id, tuple(members), self.row_of)
 
     def replace(self, node: SearchNode, marks: Iterable[int] | None = None) -> None:
         """Other sources for a node whose text and time stay as they are; None leaves its marks as they are."""
@@ -115,6 +109,10 @@ class NodeSet(NodeColumns):
         self._vectors.hold(node_id, row)
         self._aside[node_id] = self._remove(row)
 
+    def replace_aside(self, node: SearchNode, marks: Iterable[int]) -> None:
+        """Other sources for a node that is set aside, as by `replace`."""
+        self._aside[node.id] = Aside(node, self._aside[node.id].counts, tuple(sorted(set(marks))))
+
     def bring_back(self, node: SearchNode, marks: Iterable[int] | None = None) -> None:
         """Search a node again that was set aside; its text and time are as they were, and its marks for None."""
         aside = self._aside.pop(node.id)
@@ -136,10 +134,9 @@ class NodeSet(NodeColumns):
             each.shrink(size)
         self._sessions = None
 
-    def inside(self, group: bytes) -> list[tuple[SearchNode, Mapping[int, int]]]:
-        """The nodes that a group stands for, as they were, and how often they hold each hash of a term."""
-        members = (self._aside[each] for each in self._vectors.members.get(group, ()) if each in self._aside)
-        return [(each.node, each.counts) for each in members]
+    def inside(self, group: bytes) -> list[Aside]:
+        """The nodes that a group stands for."""
+        return [self._aside[each] for each in self._vectors.members.get(group, ()) if each in self._aside]
 
     def set_vectors(self, ids: Sequence[bytes], vectors: NDArray[np.floating[Any]], space: int = 0) -> None:
         """Unit vectors of a space, shape (len(ids), width), of nodes or members of groups; others are dropped.
@@ -235,18 +232,21 @@ class NodeSet(NodeColumns):
         words = 0 if self.words is None else self.words.size_bytes
         return self._rows.size_bytes + self.lexical.size_bytes + self._vectors.size_bytes + marks + aside + words
 
-    def freeze(self) -> NodeSetState:
-        """All but the vectors, without a word."""
-        return NodeSetState(
-            self._rows.freeze(),
-            self.lexical.freeze(),
-            self.marks.freeze(),
-            [None if each is None else list(each) for each in self._mark_sets.values],
-            list(self._mark_sets.free),
-            self._marks_of.freeze()["marks"],
-            AsideState.of((each.node, each.counts, each.marks) for each in self._aside.values()),
-            {group: list(members) for group, members in self._vectors.members.items()},
-        )
+    def freeze(self) -> Steps[NodeSetState]:
+        """All but the vectors, without a word; in steps of some milliseconds, between which nothing may change."""
+        rows = self._rows.freeze()
+        yield
+        lexical = self.lexical.freeze()
+        yield
+        marks = self.marks.freeze()
+        yield
+        mark_sets = [None if each is None else list(each) for each in self._mark_sets.values]
+        yield
+        aside = yield from AsideState.of(self._aside.values())
+        yield
+        members = {group: list(members) for group, members in self._vectors.members.items()}
+        free, marks_of = list(self._mark_sets.free), self._marks_of.freeze()["marks"]
+        return NodeSetState(rows, lexical, marks, mark_sets, free, marks_of, aside, members)
 
     @classmethod
     def thaw(cls, state: NodeSetState, key: bytes, options: SearchOptions | None = None) -> NodeSet:
@@ -262,7 +262,7 @@ class NodeSet(NodeColumns):
             state.mark_sets_free,
             nodes._marks_of["marks"][live],
         )
-        nodes._aside = {each[0].id: _Aside(*each) for each in state.aside.read()}
+        nodes._aside = {each.node.id: each for each in state.aside.read()}
         stated = live[nodes._rows.columns["stated"][live]]
         nodes.stated = {node.id: node for node in nodes.nodes_at(stated.tolist())}
         for group, members in state.groups.items():
@@ -295,7 +295,7 @@ class NodeSet(NodeColumns):
             self.words.missing.add(node.id)
         return row
 
-    def _remove(self, row: int) -> _Aside:
+    def _remove(self, row: int) -> Aside:
         """Empty a row; what its node is searched by again."""
         node = self._rows.remove(row)
         self._sessions = None
@@ -304,7 +304,7 @@ class NodeSet(NodeColumns):
             self.words.remove(node.id)
         self._vectors.end_group(node.id)
         self._vectors.clear(row)
-        return _Aside(node, self.lexical.remove(row), self._take_marks(row, node))
+        return Aside(node, self.lexical.remove(row), self._take_marks(row, node))
 
     def _move(self, row: int, gap: int) -> None:
         node, given = self._rows.move(row, gap), int(self._marks_of["marks"][row])

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from msgspec.structs import replace
+
 from projections.recall.agpr import SCORE_DECIMALS
-from projections.recall.filters import Span, lies_in
+from projections.recall.filters import Sieve
 from projections.recall.nodes import NodeSet
 from projections.recall.rows import Outline, SearchNode
 
@@ -26,50 +28,52 @@ class Inside:
 
 @dataclass(frozen=True)
 class Opening:
-    """Which groups of a node set are opened for a question with these terms, and which of their members.
+    """Which members of groups of a node set are shown for a question with these terms.
 
-    With `about`, those whose own time has a part in it: of a state that moved on the one that held then. Of a
-    group with some of `told`, the nodes that tell what a question asks for, these alone.
+    Those that pass the `sieve`: of a state that moved on the one that held then. Of a group with some of `told`,
+    the nodes that tell what a question asks for, these alone.
     """
 
     nodes: NodeSet
     terms: tuple[str, ...]
-    about: Span | None = None
+    sieve: Sieve
     told: frozenset[bytes] = frozenset()
 
     def look(self, group: bytes) -> tuple[Inside, ...]:
         """The members of a group, the nearest first, and equal ones in their own order; () for no group."""
-        held = self.nodes.inside(group)
-        if self.about is not None:
-            held = [each for each in held if lies_in(each[0], self.about)]
+        held = [each for each in self.nodes.inside(group) if self.sieve.passes(each)]
         if self.told:
-            held = [each for each in held if each[0].id in self.told] or held
-        scores = [self.nodes.lexical.score_counts(self._weights, counts) for _, counts in held]
+            held = [each for each in held if each.node.id in self.told] or held
+        scores = [self.nodes.lexical.score_counts(self._weights, each.counts) for each in held]
         best = max(scores, default=0.0)
         found = [
-            Inside(node, round(score / best, SCORE_DECIMALS) if best else 1.0)
-            for (node, _), score in zip(held, scores, strict=True)
+            Inside(each.node, round(score / best, SCORE_DECIMALS) if best else 1.0)
+            for each, score in zip(held, scores, strict=True)
         ]
         return tuple(sorted(found, key=lambda each: (-each.nearness, each.node.time_start, each.node.id)))
+
+    def narrow(self, node: SearchNode) -> SearchNode:
+        """A node as it may be told of: of a group that leaves something out what the nearest member says, with the
+        sources of those that are shown."""
+        inside = self.look(node.id) if self.sieve.leaves_out(node.id) else ()
+        if not inside:
+            return node
+        turns = {turn for each in inside for turn in each.node.turns}
+        said_at = max(each.node.said_at for each in inside)
+        return replace(node, ref=inside[0].node.ref, turns=tuple(sorted(turns)), said_at=said_at)
 
     @cached_property
     def _weights(self) -> Mapping[int, float]:
         return self.nodes.lexical.weights(self.terms)
 
 
-def outline_opened(outline: Outline, inside: tuple[Inside, ...], *, by_length: bool) -> Outline:
-    """What an opened group shows for sure: all of its members, or where length counts the nearest one.
+def outline_opened(outline: Outline, inside: tuple[Inside, ...]) -> Outline:
+    """What an opened group has its place for: the nearest member, as if that stood there by itself.
 
-    What is no group, and has none `inside`, is shown as it is.
+    The others come along where there is room. A group that went only when all of its turns are carried would
+    keep a place beside the chunk that says what it was found for. What has none `inside` is shown as it is.
     """
     if not inside:
         return outline
-    shown = [each.node for each in (inside[:1] if by_length else inside)]
-    return Outline(
-        id=outline.id,
-        kind=outline.kind,
-        turns=tuple(sorted({turn for node in shown for turn in node.turns})),
-        said_at=outline.said_at,
-        length=sum(node.length for node in shown),
-        stated=outline.stated,
-    )
+    nearest = inside[0].node
+    return replace(outline, turns=nearest.turns, length=nearest.length)

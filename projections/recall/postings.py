@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from projections.recall.state import PostingsState
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+# The number of a term, and how many rows hold it.
+Held: TypeAlias = tuple[int, int]
 
 # An entry: the row above, the count in the lowest bits; a greater count stands apart.
 _COUNT_BITS: Final = 5
@@ -58,6 +61,21 @@ class Postings:
             slot = (slot + 1) & mask
         return None
 
+    def look_up(self, terms: Iterable[int]) -> dict[int, Held]:
+        """By its hash, each of these terms that a row holds: its number, and how many rows do."""
+        slots, hashes, many = self._slots, self._hashes, self._many
+        mask = len(slots) - 1
+        found: dict[int, Held] = {}
+        for term in terms:
+            slot = term & mask
+            while (number := slots[slot]) != _EMPTY:
+                if number >= 0 and hashes[number] == term:
+                    entries = many[number]
+                    found[term] = number, 1 if entries is None else len(entries)
+                    break
+                slot = (slot + 1) & mask
+        return found
+
     def hash_of(self, number: int) -> int:
         """The hash of a number's term."""
         return self._hashes[number]
@@ -71,10 +89,11 @@ class Postings:
         many = self._many[number]
         return 1 if many is None else len(many)
 
-    def entries(self, number: int) -> NDArray[np.uint32]:
-        """Its entries, ascending. Read them before the next change."""
-        many = self._many[number]
-        return np.frombuffer(self._single[number : number + 1] if many is None else many, dtype=np.uint32)
+    def entries(self, numbers: Sequence[int]) -> NDArray[np.uint32]:
+        """The entries of these terms, one term behind the other, those of each ascending."""
+        single, many = self._single, self._many
+        parts = (many[number] or single[number : number + 1] for number in numbers)
+        return np.frombuffer(b"".join(parts), dtype=np.uint32)
 
     def count(self, number: int, row: int) -> int:
         """How often a row holds a term."""

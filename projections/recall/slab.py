@@ -37,6 +37,9 @@ _ROWS_AT_ONCE = 128
 _SORTED_FROM = 64
 # The largest v whose high byte, rounded, is still an int8.
 _STEPS: Final = 127 * 256 + 127
+# What the products of the query's two bytes with the high byte of a row count, and those with the low one.
+_OF_HIGH: Final = np.array([65536.0, 256.0])
+_OF_LOW: Final = np.array([256.0, 1.0])
 # Cosines are told to this many decimals; steps and float16 are about as fine.
 COSINE_DECIMALS: Final = 6
 
@@ -165,8 +168,8 @@ class SlabPicture:
             return cosines
         taken = self.take(rows)
         codes = np.concatenate((query.high, query.low))
-        by_high, by_low = side_by_side(codes, taken.high).T, side_by_side(codes, taken.low).T
-        whole = 65536.0 * by_high[0] + 256.0 * (by_high[1] + by_low[0]) + by_low[1]
+        # Whole numbers far below 2 ** 53, however they are added.
+        whole = side_by_side(codes, taken.high) @ _OF_HIGH + side_by_side(codes, taken.low) @ _OF_LOW
         exact: NDArray[np.float64] = np.round(
             whole * (taken.steps.astype(np.float64) * float(query.steps[0])), COSINE_DECIMALS
         )

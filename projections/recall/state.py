@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import msgspec
 
 from projections.recall.kept_rows import RowsState
 from projections.recall.rows import NodeRows, SearchNode
+from projections.steps import Steps
+
+Marks = tuple[int, ...]
 
 
 class PostingsState(msgspec.Struct, frozen=True, array_like=True):
@@ -41,6 +45,15 @@ class MarksState(msgspec.Struct, frozen=True, array_like=True):
     rows: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A node that another one stands for: enough to search it again without its text, and to tell what it is."""
+
+    node: SearchNode
+    counts: dict[int, int]  # how often it holds each hash of a term
+    marks: Marks  # but for those of its sessions
+
+
 class AsideState(msgspec.Struct, frozen=True, array_like=True):
     """Nodes that others stand for: as rows of their own, with the counts of their terms and their marks."""
 
@@ -50,19 +63,21 @@ class AsideState(msgspec.Struct, frozen=True, array_like=True):
     marks: list[list[int]]
 
     @classmethod
-    def of(cls, aside: Iterable[tuple[SearchNode, dict[int, int], tuple[int, ...]]]) -> AsideState:
-        """These nodes in this order."""
+    def of(cls, aside: Iterable[Aside]) -> Steps[AsideState]:
+        """These nodes in this order, one a step."""
         rows, listed = NodeRows(), list(aside)
-        for node, _, _ in listed:
-            rows.add(node)
-        ids, counts = [node.id for node, _, _ in listed], [dict(each) for _, each, _ in listed]
-        return cls(rows.freeze(), ids, counts, [list(marks) for _, _, marks in listed])
+        counts = list[dict[int, int]]()
+        for each in listed:
+            rows.add(each.node)
+            counts.append(dict(each.counts))
+            yield
+        return cls(rows.freeze(), [each.node.id for each in listed], counts, [list(each.marks) for each in listed])
 
-    def read(self) -> Iterator[tuple[SearchNode, dict[int, int], tuple[int, ...]]]:
+    def read(self) -> Iterator[Aside]:
         """The nodes in the order they were given."""
         rows = NodeRows.thaw(self.rows)
         nodes = rows.nodes([rows.row_of[each] for each in self.ids])
-        return zip(nodes, self.counts, map(tuple, self.marks), strict=True)
+        return map(Aside, nodes, self.counts, map(tuple, self.marks))
 
 
 class NodeSetState(msgspec.Struct, frozen=True, array_like=True):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from projections.recall.agpr import SCORE_DECIMALS
-from projections.recall.naming import names_in
+from projections.recall.naming import named_shares, names_in
 from projections.recall.nodes import NodeKind, NodeSet
 from projections.recall.scoring import Leading, Scores
 from projections.recall.time_question import BACKWARDS, FORWARDS, Order, TimeKind, TimeQuestion
@@ -68,9 +68,11 @@ ALIKE: Final = 0.7
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Anchor:
-    """When what a question names happened, and where its words stand that the rest of the question has not."""
+    """When what a question names happened, which rows tell of that, and where its words stand that the rest of the
+    question has not."""
 
     at: Instant
+    told: NDArray[np.bool_]
     words: Hits
 
 
@@ -82,7 +84,7 @@ class TimeStep:
     when what each row is about begins, `said`: when it was said. `anchor`: what the question names. `says`:
     whether the question says more than its time. `dated`: where it is said when, None unless the question asks
     for that.
-    `named`: by what share each row names whom the question names, None when it names nobody.
+    `named`: by what share each row names whom the question asks about, None when it names nobody.
     """
 
     asked: TimeQuestion
@@ -130,21 +132,28 @@ class TimeStep:
         return _best_first(_add(leading, np.where(said > 0, DATED, 0.0)))
 
     def _prefer_side(self, scores: Scores, leading: Leading) -> Leading:
-        """What began on the wrong side of what the question names is less likely meant, and not for its words."""
+        """What began on the wrong side of what the question names is less likely meant, and not for its words.
+
+        What happened itself comes neither before nor after it.
+        """
         assert self.anchor is not None
         if not self.says:
             return self._put_nearest_first(scores, leading)
         starts, said, at = self.starts[leading.rows], self.said[leading.rows], self.anchor.at
         # What was said before, of what was to come, is what was known then.
-        wrong = np.minimum(starts, said) >= at if self.asked.kind in BACKWARDS else starts < at
+        backwards = self.asked.kind in BACKWARDS
+        wrong = self.anchor.told[leading.rows] | (np.minimum(starts, said) >= at if backwards else starts < at)
         words = np.minimum(scores.worth(self.anchor.words.add_up(self.starts.size)[leading.rows]), leading.fused)
-        less = words + BEYOND * (leading.smoothed - words)
+        # Its words found its session and favoured its names, too: all of it is less by their share.
+        share = np.divide(words, leading.fused, out=np.zeros(words.size), where=leading.fused > 0)
+        less = leading.smoothed * (share + BEYOND * (1 - share))
         return _best_first(_add(leading, np.where(wrong, -less, 0.0)))
 
     def _put_nearest_first(self, scores: Scores, leading: Leading) -> Leading:
         """Where nothing else is asked: what began next to what the question names, on the side that is meant."""
         assert self.anchor is not None
         rows = scores.rows[self._names_most(scores.rows)]
+        rows = rows[~self.anchor.told[rows]]
         away = self.starts[rows] - self.anchor.at
         away = -away if self.asked.kind in BACKWARDS else away
         rows, away = rows[away > 0], away[away > 0]
@@ -209,8 +218,9 @@ def plan_time(
     anchor = None
     if asked.anchor is not None and not told_rows.size and asked.kind in (*BACKWARDS, *FORWARDS):
         words = nodes.lexical.weigh(nodes.lexical.find(_terms_only_in(asked.anchor, asked.rest)))
-        at = find_anchor(nodes, rows, asked.anchor)
-        anchor = None if at is None else Anchor(at, words)
+        telling = _rows_telling(nodes, rows, asked.anchor)
+        if telling.size:
+            anchor = Anchor(int(starts[telling].min()), _tells_first(nodes, telling, starts, ends), words)
     return TimeStep(
         asked,
         told_rows,
@@ -219,7 +229,7 @@ def plan_time(
         nodes.said_at(every),
         anchor,
         says=_says_more(nodes, asked.rest, question),
-        named=named,
+        named=named if anchor is None else named_shares(nodes, asked.rest),
         dated=nodes.lexical.weigh(nodes.lexical.find(_DATING)) if asked.kind in _ASKS_WHEN else None,
     )
 
@@ -236,15 +246,34 @@ def _terms_only_in(anchor: str, rest: str) -> tuple[str, ...]:
 
 def find_anchor(nodes: NodeSet, rows: Rows, anchor: str) -> Instant | None:
     """When what a question names happened: the beginning of what says most of its words; None if nothing does."""
+    told = _rows_telling(nodes, rows, anchor)
+    return int(nodes.time_start(told).min()) if told.size else None
+
+
+def _rows_telling(nodes: NodeSet, rows: Rows, anchor: str) -> Rows:
+    """What says most of the words of what a question names: facts, if any says some."""
     if not rows.size:
-        return None
+        return rows
     said = nodes.lexical.weigh(nodes.lexical.find(tuple(query_terms(anchor)))).add_up(nodes.size)[rows]
     facts = nodes.of_kinds(rows, {NodeKind.FACT})
     said = np.where(facts, said, 0.0) if (said[facts] > 0).any() else said
     best = np.round(said, SCORE_DECIMALS)
-    if not best.size or best.max() <= 0:
-        return None
-    return int(nodes.time_start(rows[best == best.max()]).min())
+    return rows[best == best.max()] if best.max() > 0 else rows[:0]
+
+
+def _tells_first(
+    nodes: NodeSet, told: Rows, starts: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Of the rows that tell of something those where it began, and the chunks in which these were said."""
+    first = told[starts[told] == starts[told].min()]
+    mask = np.zeros(starts.size, dtype=np.bool_)
+    mask[first] = True
+    chunks = np.flatnonzero(nodes.of_kinds(np.arange(starts.size), {NodeKind.CHUNK}))
+    session_of = nodes.session_table().of_row
+    few = first[:NEAREST_MAX]  # more say the same at the same time by chance alone
+    for row, said in zip(few.tolist(), nodes.said_at(few).tolist(), strict=True):
+        mask[chunks] |= (starts[chunks] <= said) & (said <= ends[chunks]) & (session_of[chunks] == session_of[row])
+    return mask
 
 
 def _lies_within(asked: TimeQuestion, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.bool_]:

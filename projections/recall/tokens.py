@@ -13,7 +13,7 @@ import Stemmer
 from projections.recall.irregular import BASE_OF
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 # English function words, and what people say without saying anything (worth half a point of R@5 on LoCoMo).
 # "may" is missing on purpose: months are asked for. "will" is an auxiliary far more often than a name.
@@ -84,6 +84,16 @@ def query_terms(text: str) -> list[str]:
     The index holds the single ones for exactly those questions; in others they would only repeat the pairs.
     """
     return _terms(text, singles=False)
+
+
+def single_terms(words: Sequence[str]) -> dict[str, str]:
+    """What `terms` gives each of these words of small letters that has one term, many times as fast."""
+    plain = [word for word in words if word.isascii() and word not in STOP_WORDS]
+    found = dict(zip(plain, _stem([BASE_OF.get(word, word) for word in plain]), strict=True))
+    for word in words:
+        if not word.isascii() and len(of_word := terms(word)) == 1:
+            found[word] = of_word[0]
+    return found
 
 
 def _terms(text: str, *, singles: bool) -> list[str]:

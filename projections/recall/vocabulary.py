@@ -16,7 +16,7 @@ import numpy as np
 
 from projections.recall.keyed import hash_terms
 from projections.recall.products import integer_products, side_by_side
-from projections.recall.tokens import terms
+from projections.recall.tokens import single_terms, terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -62,13 +62,9 @@ class Word:
 
 def split_words(text: str) -> list[Word]:
     """The distinct words of a text that mean something, in their order; none of an unspaced script."""
-    found = dict.fromkeys(each.group().lower()[:WORD_LENGTH_MAX] for each in _WORD.finditer(text))
-    words: list[Word] = []
-    for word in found:
-        of_word = terms(word)
-        if len(of_word) == 1 and of_word[0] not in _DATING:
-            words.append(Word(word, of_word[0]))
-    return words
+    words = list(dict.fromkeys(word.lower()[:WORD_LENGTH_MAX] for word in _WORD.findall(text)))
+    of_words = single_terms(words)
+    return [Word(word, of_words[word]) for word in words if word in of_words and of_words[word] not in _DATING]
 
 
 def to_whole(vectors: NDArray[np.floating]) -> NDArray[np.int8]:
@@ -185,7 +181,7 @@ class Vocabulary:
 
     def _nearest(self, of_word: Cosines, own: int, count: int) -> dict[int, float]:
         """The terms of up to `count` rows with the highest of these cosines, each with its best one; not `own`."""
-        places = np.flatnonzero(of_word >= RELATED_MIN)
+        (places,) = (of_word >= RELATED_MIN).nonzero()
         values, most = of_word[places], _SURFACES * count
         if len(places) > most:
             near = values >= np.partition(values, -most)[-most]

@@ -66,7 +66,7 @@ def _merge(nodes: NodeSet) -> None:
         for member in group:
             nodes.set_aside(member)
         text = f"word{number % WORDS} word{at % WORDS}"
-        nodes.add(_node(number, NodeKind.GROUP, len(text), said=at), text, members=group)
+        nodes.add_group(_node(number, NodeKind.GROUP, len(text), said=at), group, text=text)
         nodes.close_gaps()
 
 

@@ -137,6 +137,7 @@ def build_parts(
     eventtree: EventTreeParameters | None = None,
     agpr: AgprParameters | None = None,
     budget: Budget | None = None,
+    given_out: GivenOut | None = None,
     deciding: DecidingParameters | None = None,
     compared_by: Embedder | None = None,
     online: EventTreeParameters | None = None,
@@ -154,7 +155,7 @@ def build_parts(
     embedder = embedder or ScriptedEmbedder()
     reported = Reported()
     memories = Memories(log, memory, reported, memories_max, bytes_max=memories_bytes)
-    given_out = GivenOut(log.keys.secret, clock)
+    given_out = given_out or GivenOut(log.keys.secret, clock)
     decide = Deciding(log, memories, compared_by, report=reported, parameters=deciding, eventtree=online)
     working = Worker(
         log, memories, model, worker, clock, reported, budget=budget, given_out=given_out, deciding=decide
@@ -177,7 +178,7 @@ def build_parts(
         make_deepening=None
         if asks is None
         else lambda recalling: Deepening(
-            log, log, memories, recalling, asks, budget or Budget(0, 0, clock), prompt_bytes_max, working.refresh
+            log, log, recalling, asks, budget or Budget(0, 0, clock), prompt_bytes_max, working.refresh
         ),
         bounds=asking,
     )

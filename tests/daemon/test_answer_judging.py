@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -13,19 +13,24 @@ from daemon.asking.answer_judging import (
     AnswerJudge,
     BudgetUsedUp,
     JudgeParams,
+    NothingJudged,
     NothingJudges,
 )
 from daemon.chat.asking.grading import PROMPT_VERSION, GradeReason, Rubric
+from daemon.chat.asking.question import Question
+from daemon.chat.calls import Spending
 from daemon.models.budget import Budget
 from events.errors import InvalidInput, MemForestError
 from events.log import EventLog
-from projections.ports import AnswerUnusable
+from events.memory import ParkReason
+from projections.ports import AnswerUnusable, ModelFailed, ModelUnavailable
 from tests.builders import ManualClock
 from tests.daemon.chat.asking import asking, question_of
 from tests.daemon.parts_in_use import Parts
 from tests.openai_stub import Asked, OpenAiStub
 from tests.stub_models.asking import grade
 
+T = TypeVar("T")
 TOKENS = 120  # of one call: 100 and 20
 
 
@@ -143,10 +148,44 @@ async def test_what_came_to_nothing_is_paid_for_as_well(
 ) -> None:
     stub.chat, budget = lambda _: json.dumps({"reason": "same", "right": False}), Budget(0, 0, clock)
     async with asking(stub) as model:
-        with pytest.raises(AnswerUnusable):
+        with pytest.raises(NothingJudged, match=r"ask once more") as raised:
             await AnswerJudge(alice, model, budget).judge(params())
 
+    assert raised.value.code == "unavailable"
     assert budget.spent() == 2 * TOKENS
+
+
+class Faulty:
+    """A model with one fault."""
+
+    name = "faulty"
+
+    def __init__(self, fault: Exception) -> None:
+        self.fault = fault
+
+    async def ask(self, question: Question[T], spending: Spending) -> T:
+        raise self.fault
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "sentence"),
+    [
+        (ModelFailed("secret"), "unavailable", "ask once more"),
+        (AnswerUnusable(ParkReason.ANSWER_INVALID), "unavailable", r"models\.chat_model"),
+        (AnswerUnusable(ParkReason.ANSWER_CUT), "unavailable", r"models\.chat_model"),
+        (AnswerUnusable(ParkReason.REFUSED), "unavailable", r"models\.chat_model"),
+        (AnswerUnusable(ParkReason.TOO_LONG), "invalid", "shorten them"),
+        (ModelUnavailable("The endpoint is away.", 1.0), "unavailable", "away"),
+    ],
+)
+async def test_a_fault_of_the_model_has_a_code_and_says_what_to_do(
+    alice: EventLog, clock: ManualClock, fault: Exception, code: str, sentence: str
+) -> None:
+    with pytest.raises(MemForestError, match=sentence) as raised:
+        await AnswerJudge(alice, Faulty(fault), Budget(0, 0, clock)).judge(params())
+
+    assert raised.value.code == code
+    assert "secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -159,6 +198,7 @@ async def test_what_came_to_nothing_is_paid_for_as_well(
         ({"gold": ["Oslo", ""]}, "gold has an empty text"),
         ({"gold": ["x" * 200] * 21}, "gold has at most"),
         ({"asked_at": "last Friday"}, "asked_at is a date"),
+        ({"rubric": "strict"}, "general, temporal, knowledge-update, preference, abstention; leave it out"),
     ],
 )
 async def test_what_cannot_be_judged_is_refused_and_asks_nobody(

@@ -79,17 +79,6 @@ async def test_of_an_unknown_user_nothing_is_weighed(parts: Parts) -> None:
     assert (auto.mode, auto.why_mode, forest.mode) == (Mode.AGPR, WhyMode.SMALL, Mode.FOREST)
 
 
-async def test_the_past_is_asked_without_a_model(
-    log: EventLog, clock: ManualClock, model: EndpointLanguageModel, stub: OpenAiStub
-) -> None:
-    parts = build_parts(log, clock, asks=model)
-    await say_much(parts)
-    answer = await parts.ask(UNSAID, mode="auto", as_of=log.head)
-
-    assert (answer.mode, answer.why_mode) == (Mode.AGPR, WhyMode.PLAIN)
-    assert not stub.asked
-
-
 async def test_a_model_looks_further_only_where_the_first_recall_is_not_sure(
     log: EventLog, clock: ManualClock, model: EndpointLanguageModel, stub: OpenAiStub
 ) -> None:

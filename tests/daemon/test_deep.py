@@ -170,7 +170,7 @@ async def test_a_question_has_what_wants_a_summary_summarised(log: EventLog, clo
     parts = await filled(log, clock, asker)
     async with running(parts):
         await parts.say(*(f"Ann sailed to isle {number} on day 90." for number in range(8)), session_id="s9")
-        await wait_until(lambda: _waits_for_summaries_alone(parts))
+        await wait_until(lambda: waits_for_summaries_alone(parts))
         # The session is open, and the clock stands still.
         await ask(parts)
         await parts.until_done()
@@ -178,7 +178,7 @@ async def test_a_question_has_what_wants_a_summary_summarised(log: EventLog, clo
     assert not parts.memories.loaded()[ALICE].forest.dirty_digests()
 
 
-def _waits_for_summaries_alone(parts: Parts) -> bool:
+def waits_for_summaries_alone(parts: Parts) -> bool:
     """Whether all that was said is read, and nodes want a summary."""
     memory = parts.memories.loaded()[ALICE]
     is_read = memory.user_seq == parts.log.head and not parts.worker.in_flight
@@ -200,6 +200,34 @@ async def test_what_is_missing_is_searched_for_once(log: EventLog, clock: Manual
     assert second.explanation.deep is not None
     assert second.explanation.deep.enough is False
     assert second.explanation.deep.searched_again == "painted harbour number 3"
+
+
+async def test_what_was_found_to_be_checked_is_the_answer_without_another_search(
+    log: EventLog, clock: ManualClock
+) -> None:
+    """What is said meanwhile is searched for, and so is what the model says is missing."""
+    asker = ScriptedAsker()
+    parts = await filled(log, clock, asker)
+    question = "Is the xylophone of zinc?"
+    asker.always[CHECK] = '{"enough": true}'
+    once = await ask(parts, question, explain=True)
+
+    async def say(task: QueryTask) -> None:
+        if task is CHECK:
+            await parts.say("The xylophone is of zinc.")
+            await parts.memory()
+
+    asker.before = say
+    grown = await ask(parts, question, explain=True)
+    asker.before, asker.always[CHECK] = None, '{"enough": false, "query": "harbour"}'
+    missing = await ask(parts, question, explain=True)
+
+    explained = [each.explanation for each in (once, grown, missing)]
+
+    assert ["score" in each.timings_ms for each in explained if each is not None] == [False, True, True]
+    assert once.memories
+    assert "zinc" in grown.memories[0].text
+    assert grown.watermark.projected_user_seq == once.watermark.projected_user_seq + 1
 
 
 async def test_at_the_cap_on_calls_the_answer_is_what_is_there(log: EventLog, clock: ManualClock) -> None:
@@ -416,7 +444,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model_tokens_max": 1_000_000}, "query.model_tokens_limit"),
     ({"timeout_s": 0.0}, "timeout_s"),
     ({"timeout_s": float("inf")}, "query.timeout_limit_s"),
-    ({"as_of": 3}, "as_of"),
 ]
 
 

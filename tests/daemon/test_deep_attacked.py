@@ -58,7 +58,7 @@ async def with_vectors(
     asking = (KEYS, log, parts.memories, embedder, ANY_EMBEDDER, lambda _: 0, clock)
 
     def deepen(recalling: Recalling) -> Deepening:
-        return Deepening(log, log, parts.memories, recalling, asker, Budget(0, 0, clock))
+        return Deepening(log, log, recalling, asker, Budget(0, 0, clock))
 
     parts.answerer = Answerer(*asking, vectors=source, trees=nodes, make_deepening=deepen)
     async with running(parts), anyio.create_task_group() as tasks:
@@ -111,7 +111,8 @@ async def test_a_long_question_in_another_script_is_sent_once_in_a_prompt(
     assert len(question) == 8_000
     assert asker.bodies(RANK)
     for asked in asker.questions:
-        assert asked.bytes_sent < 2 * len(question.encode())
+        sent = "".join(content for _, content in asked.prompt.messages)
+        assert len(sent.encode()) < 2 * len(question.encode())
 
 
 class Forgets(ScriptedEmbedder):

@@ -42,7 +42,7 @@ from tests.waiting import wait_until
 SECRET_TEXT = "Quexalto meets me behind the old mill at nine."
 LETTER = b'{"type": "turn", "id": "x", "content": ["Quexalto wrote this down badly"], "session_id":'
 KEPT_TEXT = "I prefer tea to coffee."
-SUBJECT = turn_subject("alice", "s1")
+SUBJECT, KEPT_SUBJECT = turn_subject("alice", "s1"), turn_subject("alice", "s2")
 
 
 @dataclass
@@ -57,7 +57,8 @@ class Store:
     async def publish(self, *payloads: bytes) -> list[BusPosition]:
         """Where they stand in the stream."""
         for payload in payloads:
-            await self.bus.publish(SUBJECT, payload)
+            kept = KEPT_TEXT.encode() in payload
+            await self.bus.publish(KEPT_SUBJECT if kept else SUBJECT, payload)
         count = (await self.bus.stream_state()).messages
         epoch = (await self.bus.fetch(None)).position
         assert epoch is not None

@@ -17,7 +17,7 @@ from projections.recall.filters import passing_rows
 from projections.texts import TurnsText
 from tests.builders import KEYS, ManualClock
 from tests.daemon.lived import DAY_MS, QUESTIONS, Life
-from tests.daemon.parts_in_use import build_parts
+from tests.daemon.parts_in_use import ALICE, build_parts, running
 from tests.daemon.test_validity import Rules
 
 KINDS: Final = ("chunk", "fact", "group", ["chunk", "fact"])
@@ -75,8 +75,12 @@ async def test_what_is_filtered_out_answers_in_no_mode(log: EventLog, clock: Man
     print(f"seed {seed}")
     parts = build_parts(log, clock, model=Rules(), agpr=NO_EMBEDDER)
     life = Life(parts, clock, random.Random(seed))
-    await life.live(30, undoing=True)
+    await life.live(40, undoing=True)
+    async with running(parts):
+        await parts.compactor.compact(ALICE, 0.6)
+        await parts.until_done()
     memory = await parts.memory()
+    assert memory.units.groups
     items, answered, roots = items_of(memory), 0, 0
     for _ in range(40):
         given = some_filters(life.chance, life.sessions, clock())
@@ -91,3 +95,10 @@ async def test_what_is_filtered_out_answers_in_no_mode(log: EventLog, clock: Man
 
     assert answered > 100
     assert roots > 5
+    for session in life.sessions:
+        for mode in ("agpr", "flat", "forest", "roots"):
+            answer = await parts.ask(
+                "Rex in Oslo", mode=mode, k=50, filters={"sessions": session, "kinds": ["fact", "group"]}
+            )
+            of = {each.session_id for memory in answer.memories for each in memory.sources}
+            assert of <= {session}, "also of groups and facts that rest on others, too"

@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from daemon.models.limiter import (
-    ASKED_IN_A_ROW,
     EASE,
+    FIRST_IN_A_ROW,
     FLOOR_GROWS,
     KINDS_MAX,
     LEFT_MIN,
@@ -335,7 +335,7 @@ async def test_waiters_that_gave_up_take_no_room_without_end() -> None:
             await limiter.acquire(limiter.queue_up(1))
 
     assert limiter.waiting == 0
-    assert len(limiter._work._heap) <= LEFT_MIN + 1
+    assert max(len(queue._heap) for queue in limiter._queues) <= LEFT_MIN + 1
 
 
 async def test_work_has_one_slot_in_a_few_however_many_questions_of_people_wait() -> None:
@@ -347,12 +347,32 @@ async def test_work_has_one_slot_in_a_few_however_many_questions_of_people_wait(
 
     await limiter.acquire(limiter.queue_up(0))
     async with anyio.create_task_group() as tasks:
-        for _ in range(3 * ASKED_IN_A_ROW):
+        for _ in range(3 * FIRST_IN_A_ROW):
             tasks.start_soon(call, -1)
         for priority in (1, 0):
             tasks.start_soon(call, priority)
-        await wait_until(lambda: limiter.waiting == 3 * ASKED_IN_A_ROW + 2)
+        await wait_until(lambda: limiter.waiting == 3 * FIRST_IN_A_ROW + 2)
         limiter.release()
 
-    some = [-1] * ASKED_IN_A_ROW
+    some = [-1] * FIRST_IN_A_ROW
     assert order == [*some, 0, *some, 1, *some]
+
+
+async def test_what_is_refreshed_has_one_slot_in_a_few_however_many_fresh_turns_wait() -> None:
+    limiter, order = AdaptiveLimiter(1), list[int]()
+
+    async def call(priority: int) -> None:
+        async with limiter.hold(priority):
+            order.append(priority)
+
+    await limiter.acquire(limiter.queue_up(0))
+    async with anyio.create_task_group() as tasks:
+        for _ in range(3 * FIRST_IN_A_ROW):
+            tasks.start_soon(call, 0)
+        for priority in (2, 1):
+            tasks.start_soon(call, priority)
+        await wait_until(lambda: limiter.waiting == 3 * FIRST_IN_A_ROW + 2)
+        limiter.release()
+
+    some = [0] * FIRST_IN_A_ROW
+    assert order == [*some, 1, *some, 2, *some]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from daemon.building.line import Line, Turn
-from daemon.models.limiter import PRIORITY
+from daemon.models.limiter import FIRST_IN_A_ROW, PRIORITY
 from events.envelope import Reference
 from events.memory import Task
 from tests.builders import KEYS
@@ -35,13 +35,31 @@ def test_room_goes_to_the_better_claim_and_among_equals_to_whom_it_is_the_turn_o
     line.crowd_out(Turn(ALICE), SUMMARISE)
     line.crowd_out(Turn(BOB), SUMMARISE)
 
-    assert line.may_start(Turn(CAROL), EXTRACT), "summaries of others are in nobody's way"
-    assert not line.may_start(Turn(CAROL), SUMMARISE), "others wait for as much, and longer"
+    assert line.take_room(Turn(CAROL), EXTRACT), "summaries of others are in nobody's way"
+    assert not line.take_room(Turn(CAROL), SUMMARISE), "others wait for as much, and longer"
     turn = line.take_next(has_room=True)
     assert turn == Turn(ALICE, SUMMARISE)
-    assert line.may_start(turn, SUMMARISE)
+    assert line.take_room(turn, SUMMARISE)
     line.crowd_out(Turn(CAROL), EXTRACT)
-    assert not line.may_start(turn, SUMMARISE), "fresh turns came meanwhile"
+    assert not line.take_room(turn, SUMMARISE), "fresh turns came meanwhile"
+
+
+def test_of_a_few_places_one_is_for_summaries_however_many_fresh_turns_of_others_wait() -> None:
+    line, begun = Line(), list[int]()
+    line.crowd_out(Turn(ALICE), EXTRACT)
+    line.crowd_out(Turn(BOB), SUMMARISE)
+    for _ in range(2 * (FIRST_IN_A_ROW + 1)):
+        turn = line.take_next(has_room=True)
+        assert turn is not None
+        assert turn.priority is not None
+        while line.take_room(turn, turn.priority):
+            begun.append(turn.priority)
+        line.crowd_out(turn, turn.priority)
+        line.leave(turn)
+        if begun.count(SUMMARISE) == 2:
+            break
+
+    assert begun == 2 * [*FIRST_IN_A_ROW * [EXTRACT], SUMMARISE]
 
 
 def test_who_waits_already_keeps_the_place_and_is_in_nobodys_way_but_others() -> None:
@@ -74,11 +92,11 @@ def test_a_claim_holds_while_the_user_who_has_it_is_planned_and_ends_with_the_pl
     line.crowd_out(Turn(BOB), EXTRACT)
     turn = line.take_next(has_room=True)
     assert turn is not None
-    during = line.may_start(Turn(ALICE), SUMMARISE), line.may_start(turn, EXTRACT)
+    during = line.take_room(Turn(ALICE), SUMMARISE), line.take_room(turn, EXTRACT)
     line.leave(turn)
 
     assert during == (False, True)
-    assert line.may_start(Turn(ALICE), SUMMARISE)
+    assert line.take_room(Turn(ALICE), SUMMARISE)
     assert line.take_next(has_room=True) is None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from daemon.asking.fact_listing import FactShown, look_at_fact, show_facts
+from daemon.asking.fact_listing import FactShown, look_at_fact, show_fact
 from daemon.asking.listings import (
     Listings,
     NoParams,
@@ -198,9 +198,10 @@ async def test_a_fact_that_is_said_again_while_its_words_are_read_is_listed_as_i
     standing = look_at_fact(await parts.memory(), fact)
     recorded = await parts.log.read(partial(read_events, seqs=standing.seqs))
     await learn(parts, "Alice likes tea.", session_id="s2")
-    (shown,) = show_facts([standing], recorded)
+    shown = show_fact(standing, recorded)
 
     assert len(fact.turns) == 2
+    assert shown is not None
     assert shown.sessions == ["s1"]
 
 

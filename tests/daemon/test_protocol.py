@@ -304,6 +304,7 @@ def test_structs_dataclasses_and_dicts_are_results(result: object, wire: object)
 
 def test_an_answer_is_one_line() -> None:
     assert b"\n" not in encode_result(1, {"text": "one\ntwo\u2028three\r"})
+    assert b"\n" not in encode_result(1, msgspec.Raw(b'{\n  "laid": "out"\n}'))
     assert b"\n" not in encode_error(1, InvalidInput("one\ntwo"))
 
 

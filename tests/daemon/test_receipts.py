@@ -12,7 +12,7 @@ import anyio
 
 from daemon.bus.bus_erasure import BusErasure
 from daemon.erasure.forgetting import Forgetter
-from daemon.erasure.receipts import make_receipt
+from daemon.erasure.receipts import Pending, make_receipt
 from events.bus_copies import note_unwanted, read_unwanted
 from events.database import immediate
 from events.envelope import BusPosition, NewEvent
@@ -243,7 +243,7 @@ async def test_a_session_that_begins_anew_and_is_forgotten_again_while_it_is_era
     with anyio.fail_after(10):
         async with running_forgetter(parts):
             await parts.forgetter.forget("alice", "s1")
-            receipt = await make_receipt(parts.log, S1, waiting_for_bus=False)
+            receipt = await make_receipt(parts.log, S1, Pending())
 
     assert b"Xylophon" not in stored_bytes(log_path)
     assert (receipt.forgotten_user_seq, receipt.complete) == (4, True)

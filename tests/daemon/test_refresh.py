@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from daemon.building.engine import TRIES_MAX
+from daemon.building.extractions import INLINE_CHARS_MAX
 from daemon.building.worker import WorkerParameters
+from daemon.models.limiter import FIRST_IN_A_ROW
+from daemon.reading.recalled import GivenOut
+from events.envelope import Reference
 from events.log import EventLog
 from events.memory import Digest, Task
+from events.time import Instant
 from projections.facts.scopes import USER_SCOPE, Scope, ScopeKind
 from projections.memory import Memory
 from projections.memtree.items import Node
@@ -109,6 +115,34 @@ async def test_trees_of_facts_wait_for_the_last_chunk_of_a_session_that_closed(
     assert held[1] > 0, "there was something else to summarise all the while"
     nodes = {node.digest for tree in memory.forest.trees.values() for node in tree.nodes()}
     assert asked(parts, is_summary) == len(nodes), "no node was summarised twice"
+
+
+class HeldUp(GivenOut):
+    """Holds up who looks for our own lines in what a machine said, until `go_on`."""
+
+    go_on = threading.Event()
+
+    def knows(self, user: Reference, line: str, said_at: Instant) -> bool:
+        return self.go_on.wait(timeout=60) and super().knows(user, line, said_at)
+
+
+async def test_no_summary_is_asked_before_a_chunk_that_was_begun_and_is_still_read(
+    log: EventLog, clock: ManualClock
+) -> None:
+    parts = build_parts(log, clock, worker=MANY, given_out=(held_up := HeldUp(KEYS.secret, clock)))
+    async with running(parts):
+        await say_chunks(parts, 2)
+        await parts.say("Then Alice asked for the long list.")
+        await parts.say("There is more to say of each thing.\n" * (INLINE_CHARS_MAX // 20), role="assistant")
+        await parts.close()
+        memory = await parts.memory()
+        await wait_until(lambda: is_in_the_trees(memory, 1))
+        held_up.go_on.set()
+        await parts.until_done()
+
+    tasks = [call.task for call in parts.model.calls]
+    assert tasks[:3] == [Task.EXTRACT] * 3
+    assert set(tasks[3:]) == {Task.SUMMARISE}
 
 
 async def test_a_chunk_that_waits_for_a_model_does_not_keep_all_trees_dirty(
@@ -310,3 +344,29 @@ def is_stuck_now(parts: Parts, is_stuck: Callable[[Call], bool]) -> bool:
             return True
         call.answer()
     return False
+
+
+async def test_while_one_user_imports_for_hours_the_trees_of_another_get_their_summaries(
+    log: EventLog, clock: ManualClock
+) -> None:
+    parts = built(log, clock, replace(QUICK, concurrency=2))
+    bob = KEYS.user("bob")
+    async with running(parts):
+        await say_chunks(parts, 3, "bobs", "bob")
+        await wait_until(lambda: bob in parts.memories.loaded())
+        theirs = parts.memories.loaded()[bob]
+        await answer_until(parts, lambda: is_in_the_trees(theirs))
+        await say_chunks(parts, 80)
+        await parts.close("bobs", "bob")
+        order: list[Call] = []
+        while theirs.closings == 0 or theirs.forest.dirty_count():
+            await parts.until_asked(1)
+            (call, *_) = parts.model.waiting()
+            call.answer()
+            order.append(call)
+        chunks_left = len((await parts.memory()).waiting_chunks)
+
+    summaries = sum(map(is_summary, order))
+    assert theirs.forest.root_refs(USER_SCOPE)
+    assert chunks_left > 0, "the other one still imports"
+    assert 0 < summaries <= len(order) / FIRST_IN_A_ROW, "fresh turns have most of the slots"

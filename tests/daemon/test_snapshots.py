@@ -32,6 +32,7 @@ from projections.memtree.forest import Forest
 from projections.memtree.items import Node
 from projections.ports import StoredSnapshot
 from projections.recall.nodes import NodeSet
+from projections.steps import at_once
 from tests.builders import a_batch, a_forgetting, a_retraction, a_revision, a_turn
 from tests.bus_in_use import Reported
 from tests.daemon.parts_in_use import ALICE, SMALL, Parts, running
@@ -89,7 +90,7 @@ def look_into(part: object, seen: dict[int, str], name: str = "") -> Any:
         return seen[id(part)]
     seen[id(part)] = name
     if isinstance(part, NodeSet):
-        return msgspec.msgpack.encode(part.freeze())
+        return msgspec.msgpack.encode(at_once(part.freeze()))
     return [(key, look_into(value, seen, f"{name}.{key}")) for key, value in attributes(part)]
 
 

@@ -83,6 +83,23 @@ async def test_a_fact_that_is_such_a_state_has_its_end(parts: Parts, stub: OpenA
     assert not any("ended" in memory for memory in asked["memories"])
 
 
+async def test_a_state_that_ended_is_told_in_the_words_of_the_turn_that_tells_of_it(
+    parts: Parts, stub: OpenAiStub
+) -> None:
+    """Of a turn of a session that filters leave out nothing is shown, though it was the first to say so."""
+    await say(parts, HOMES[0], ("2022-03-01", "I live in BOSTON."), *HOMES[1:])
+    facts = (await parts.memory()).canon.facts.values()
+    asked = await told(parts, stub, "Where does Alice live?", filters={"sessions": "s1", "kinds": "chunk"})
+    both = await told(parts, stub, "Where does Alice live?", filters={"kinds": "chunk"})
+    ended = [each["state"] for memory in asked["memories"] for each in memory["ended"]]
+    told_twice = [[each["state"] for each in memory.get("ended", [])] for memory in both["memories"]]
+
+    assert sorted(len(fact.occurrences) for fact in facts) == [1, 1, 2]
+    assert ended == ["Alice lives in BOSTON."]
+    assert "Boston" not in json.dumps(asked)
+    assert told_twice[:2] == [["Alice lives in Boston."], ["Alice lives in BOSTON."]]
+
+
 async def test_what_ended_by_something_forgotten_holds_again(parts: Parts, stub: OpenAiStub) -> None:
     await say(parts, *HOMES)
     async with running(parts):

@@ -26,6 +26,7 @@ RESIDENCE = Story(
         Case("Where did Bob live before he moved to Davis?", "Boston", ("Davis", "Miami")),
         Case("Where did Bob live after Boston?", "Davis", ("Boston", "Miami")),
         Case("Where did Bob move after he lived in Davis?", "Miami", ("Boston", "Davis")),
+        Case("Where did Bob go after Davis?", "Miami", ("Boston", "Davis")),
         Case("Where does Bob live now?", "Miami", ("Boston", "Davis")),
         Case("Where does Bob live?", "Miami", ("Boston", "Davis")),
         Case("Which city does Bob currently live in?", "Miami", ("Boston", "Davis")),
@@ -292,13 +293,52 @@ DAYS = Story(
     ),
 )
 
+# What is named comes neither before nor after itself, though it has most of the question's words.
+AFTER_EVENTS = Story(
+    "after what happened",
+    EVENTS.said,
+    (
+        Case("What did Bob buy after he ran the Boston marathon?", "kayak", ("marathon",)),
+        Case("What did Bob bake after he bought the kayak?", "sourdough", ("kayak",)),
+        Case("What did Bob make after buying the kayak?", "sourdough", ("kayak",)),
+        Case("What did Bob plant after he baked sourdough bread?", "tomatoes", ("sourdough",)),
+        Case("What did Bob plant after the kayak?", "tomatoes", ("kayak",)),
+        Case("Did Bob see the dentist after the marathon?", "one filling", ("marathon", "kids", "no cavities")),
+        Case("What has Bob planted since he bought a kayak?", "tomatoes", ("kayak",)),
+        Case("What did Bob do with his daughter after buying the kayak?", "sourdough", ("kayak",)),
+    ),
+)
+
+AFTER_DAYS = Story(
+    "after what was told later",
+    DAYS.said,
+    (
+        Case("What did Bob repair after dinner with Grace?", "roof", ("harbour",)),
+        Case("What did Bob paint after he met Grace for coffee?", "fence", ("coffee",)),
+        Case("Whom did Bob meet after he repaired the roof?", "coffee", ("roof",)),
+        Case("What did Bob hike after he repaired the roof?", "volcano", ("roof",)),
+        Case("What did Bob do after the eclipse?", "coffee", ("eclipse",)),
+        Case("What did Bob paint after the eclipse?", "fence", ("eclipse",)),
+    ),
+)
+
+AFTER_OTHERS = Story(
+    "after what no rule knows as a state",
+    OTHERS.said,
+    (
+        Case("Which gym did Bob go to after Iron House?", "Planet Fitness", ("Iron",)),
+        Case("What was Bob's favourite team after the Tigers?", "Lions", ("Tigers",)),
+        Case("Where did Sam live after Lima?", "Quito", ("Lima",)),
+    ),
+)
+
 STORIES = (
     RESIDENCE, OUT_OF_ORDER, MYSELF, WORK, PARTNERS, PETS, CARS, ACROSS, STATUS, GERMAN, FRENCH, SPANISH, CHINESE,
-    JAPANESE, EVENTS, BACK_AGAIN, OTHERS, MORE_LANGUAGES, DAYS,
+    JAPANESE, EVENTS, BACK_AGAIN, OTHERS, MORE_LANGUAGES, DAYS, AFTER_EVENTS, AFTER_DAYS, AFTER_OTHERS,
 )  # fmt: skip
 
-# What the rules cannot tell: other words for the same ("lives", "moved"; "dinner with", "meet"), a state that they
-# do not know and that is said with the one after it, German partners by name, and parts of a month.
+# What the rules cannot tell: other words for the same ("lives", "moved"; "dinner with", "meet"; "see", "saw"), a
+# state that they do not know and that is said with the one after it, and parts of a month.
 WRONG_STILL = (
     Story(
         "of what no rule knows as a state",
@@ -307,11 +347,6 @@ WRONG_STILL = (
             Case("What instrument did Bob play before the violin?", "piano lessons", ("violin",)),
             Case("Where does Sam live now?", "Quito", ("Lima",)),
         ),
-    ),
-    Story(
-        "of other languages",
-        MORE_LANGUAGES.said,
-        (Case("Wie heißt die Freundin von Jonas jetzt?", "Julia", ("Anna",)),),
     ),
     Story(
         "of days",

@@ -125,6 +125,7 @@ MORE_LANGUAGES = Story(
         Case("健太は今どこで働いていますか？", "ソニー", ("トヨタ",)),
         Case("健太は先週何をしましたか？", "海で泳ぎ", ("ソニー",), on="2024-08-15"),
         Case("Wie hieß Jonas' Freundin vor Julia?", "Anna", ("Julia",)),
+        Case("Wie heißt die Freundin von Jonas jetzt?", "Julia", ("Anna",)),
         Case("¿Dónde trabajaba Pablo antes de Iberia?", "Telefónica", ("Iberia",)),
         Case("Où travaillait Luc avant Airbus ?", "Renault", ("Airbus",)),
         Case("Was hat Jonas letzte Woche gekauft?", "Klavier", (), on="2024-08-15"),

@@ -392,6 +392,18 @@ async def test_both_clients_have_the_new_methods_and_read_their_records(daemon: 
         ("limit is from 1 to 1000", "--limit is from 1 to 1000"),
         ("time_end is before time_start", "--until is before --from"),
         ("message 3: user_id is empty", "message 3: user_id is empty"),
+        (
+            'families is of modes that recall trees; leave it out, or ask in mode "forest"',
+            "--family is of modes that recall trees; leave it out, or ask with --mode forest",
+        ),
+        (
+            'planner is of mode "deep"; leave it out, or ask in that mode',
+            "--planner is of --mode deep; leave it out, or ask in that mode",
+        ),
+        (
+            "timeout_s is above 0 and at most 120 (query.timeout_limit_s)",
+            "--timeout is above 0 and at most 120 (query.timeout_limit_s)",
+        ),
     ],
 )
 def test_errors_name_what_was_typed(daemon: FakeDaemon, sentence: str, typed: str) -> None:

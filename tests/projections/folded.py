@@ -72,8 +72,10 @@ class Fold:
         self.extract((len(self.events) - 1, len(self.events)), *texts, session=session, labels=labels)
         return self.admit()
 
-    def merge(self, members: list[FactId], text: str, sessions: Iterable[str] = ("s1",)) -> None:
-        event = NodesMerged(1, an_id("unit"), tuple(members), (), "offline", text)
+    def merge(
+        self, members: list[FactId], text: str, sessions: Iterable[str] = ("s1",), *, extractive: bool = False
+    ) -> None:
+        event = NodesMerged(1, an_id("unit"), tuple(members), (), "offline", text, extractive=extractive)
         self.apply(self.decided(event, sessions))
 
     def join(self, fact: FactId, occurrence: Pointer, sessions: Iterable[str]) -> None:

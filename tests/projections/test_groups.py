@@ -86,6 +86,20 @@ def test_a_group_replaces_its_facts_in_the_search() -> None:
     assert len(fold.memory.canon.facts) == 2
 
 
+def test_a_group_put_together_by_rule_is_found_as_its_best_member_would_be() -> None:
+    fold = Fold()
+    facts = fold.tell(SWIMS, RUNS, SINGS)
+    fold.merge(facts, "\n".join((SWIMS, RUNS, SINGS)), extractive=True)
+    nodes = fold.memory.nodes
+    (group,) = fold.memory.units.groups
+    score = nodes.lexical.scores(["swim"], nodes.size)[nodes.row_of[group]]
+    weights = nodes.lexical.weights(["swim"])
+    of_members = [nodes.lexical.score_counts(weights, each.counts) for each in nodes.inside(group)]
+
+    assert sorted(of_members) == pytest.approx([0, 0, score])
+    assert [found(fold.memory, word) for word in ("swims", "runs", "sings")] == [[GROUP]] * 3
+
+
 def test_a_larger_group_takes_a_smaller_one() -> None:
     fold = Fold()
     facts = fold.tell(SWIMS, RUNS, SINGS)

@@ -38,6 +38,10 @@ class StubProcess:
         """What was asked of it since the last reset."""
         return await self._ask("/stats", None)
 
+    async def until_idle(self, within_s: float) -> None:
+        """Return at the next moment without a chat call under way."""
+        await self._ask("/idle", None, within_s)
+
     async def reset(self) -> None:
         """Count from nothing."""
         await self._ask("/reset", {})
@@ -52,15 +56,16 @@ class StubProcess:
             "MEMFOREST_MODELS_EMBED_MODEL": "stub-embed",
         }
 
-    async def _ask(self, path: str, body: object) -> dict[str, Any]:
+    async def _ask(self, path: str, body: object, within_s: float = ANSWERED_WITHIN_S) -> dict[str, Any]:
         content = None if body is None else msgspec.json.encode(body)
         asked = Request(f"http://127.0.0.1:{self.port}{path}", content)
-        answer: dict[str, Any] = msgspec.json.decode(await anyio.to_thread.run_sync(partial(_fetch, asked)))
+        fetched = await anyio.to_thread.run_sync(partial(_fetch, asked, within_s))
+        answer: dict[str, Any] = msgspec.json.decode(fetched)
         return answer
 
 
-def _fetch(asked: Request) -> bytes:
-    with urlopen(asked, timeout=ANSWERED_WITHIN_S) as answer:
+def _fetch(asked: Request, within_s: float) -> bytes:
+    with urlopen(asked, timeout=within_s) as answer:
         content: bytes = answer.read()
         return content
 

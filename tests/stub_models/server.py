@@ -81,6 +81,7 @@ class StubServer:
         self._flying: Counter[str] = Counter()
         self._serving = 0
         self._queue: deque[Call] = deque()
+        self._idle_awaited: list[Request] = []
         self._prefixes: set[str] = set()
 
     def connect(self) -> Connection:
@@ -100,6 +101,9 @@ class StubServer:
                 _send(request, 200, {"object": "list", "data": models})
             case "GET", "/stats":
                 _send(request, 200, self.report())
+            case "GET", "/idle":
+                self._idle_awaited.append(request)
+                self._tell_idle()
             case "POST", "/reset":
                 self.stats = Stats()
                 self.stats.peak.update({kind: count for kind, count in self._flying.items() if count})
@@ -204,9 +208,17 @@ class StubServer:
         call.is_over = True
         call.request.connection.on_lost = None
         self._flying[_group(call.kind)] -= 1
+        self._tell_idle()
         if call.is_served:
             self._serving -= 1
             self._serve_next()
+
+    def _tell_idle(self) -> None:
+        """Answer who waits for a moment without a chat call, if this is one."""
+        if not self._flying["chat"]:
+            for request in self._idle_awaited:
+                _send(request, 200, {})
+            self._idle_awaited.clear()
 
     def _finish_chat(self, prompt: Prompt, model: str, call: Call) -> None:
         cached = _tokens(len(prompt.prefix)) // CACHE_BLOCK_TOKENS * CACHE_BLOCK_TOKENS

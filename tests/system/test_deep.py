@@ -73,9 +73,11 @@ async def test_a_daemon_asks_the_model_for_a_query_and_answers_whatever_it_does(
             await _counts_what_it_asks(client, stub)
             await _browses_by_vectors(client, stub)
             await _is_the_same_again(client)
+            await _is_asked_about_then(client)
             await _answers_without_the_model(client, stub)
             await _keeps_its_caps(client, stub)
             await _is_asked_on_the_command_line(daemon)
+            await _judges_or_says_what_to_do(client, stub)
 
 
 async def _counts_what_it_asks(client: AsyncClient, stub: StubProcess) -> None:
@@ -162,6 +164,36 @@ async def _is_asked_on_the_command_line(daemon: DaemonProcess) -> None:
     assert shown.code == 0, shown.errors
     assert "Round 1: rank" in shown.output
     assert json.loads(as_json.output)["calls"] >= 2
+
+
+async def _is_asked_about_then(client: AsyncClient) -> None:
+    then = await ask(client, vectors=False)
+    later = a_turn(USER, "s9", "Kim visited the lake of Bern with the old brown boat.", id="t9", name="Alice")
+    await client.ingest([later])
+    await client.close_session(USER, "s9")
+    await until_recorded(client, USER, SESSIONS * TURNS + 1)
+    await until_built(client, USER)
+    now = await ask(client, vectors=False)
+    past = await ask(client, as_of=then.watermark.user_seq)
+    told = await ask(client, as_of=then.watermark.user_seq, answer=True)
+
+    assert any("Bern" in memory.text for memory in now.memories)
+    assert past.memories == told.memories == then.memories
+    assert (past.calls, past.rounds, past.fell_back) == (then.calls, then.rounds, None)
+    assert told.unanswered is None
+    assert told.answer or told.abstained
+
+
+async def _judges_or_says_what_to_do(client: AsyncClient, stub: StubProcess) -> None:
+    with pytest.raises(DaemonError, match="general, temporal, knowledge-update") as refused:
+        await client.judge_answer(USER, "Where?", "Oslo", "Oslo", rubric="strict")
+    await stub.set_faults("garbage@chat")
+    with pytest.raises(DaemonError, match=r"ask once more.*models\.chat_model") as unusable:
+        await client.judge_answer(USER, "Where?", "Oslo", "Oslo")
+    await stub.set_faults()
+
+    assert (refused.value.code, unusable.value.code) == ("invalid", "unavailable")
+    assert (await client.judge_answer(USER, "Where?", "Oslo", "Oslo")).right
 
 
 async def test_without_a_model_a_daemon_says_what_to_do() -> None:

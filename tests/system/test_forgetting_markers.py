@@ -224,7 +224,7 @@ async def test_a_thousand_markers_are_in_no_file_after_retracting_and_forgetting
             assert found_in(folder) - session_marker - user_marker == kept.markers
             assert await daemon.stop() == 0
 
-        # Until it is stopped, or for two minutes, the bus's index names the subjects, and they name the ids.
+        # Until it is stopped, or for two and a half minutes, the bus's index names the subjects, and so the ids.
         assert found_in(folder) == kept.markers
         assert files_with(folder, encode_token(forgotten.session), encode_token(zoe)) == []
 

@@ -201,11 +201,15 @@ async def test_so_are_those_that_a_model_has_a_say_in_as_long_as_it_says_the_sam
             await learn(daemon)
             first, again = await ask(daemon, MODES_WITH_A_MODEL), await ask(daemon, MODES_WITH_A_MODEL)
             await daemon.stop()
-            let_go_of_memories(daemon)
             daemon.environ["PYTHONHASHSEED"] = "2"
+            await daemon.start()
+            restarted = await ask(daemon, MODES_WITH_A_MODEL)
+            await daemon.stop()
+            let_go_of_memories(daemon)
+            daemon.environ["PYTHONHASHSEED"] = "3"
             await daemon.start()
             rebuilt = await ask(daemon, MODES_WITH_A_MODEL)
 
     assert sum('"rounds": 0' not in answer and '"rounds"' in answer for answer in first.values()) > len(QUESTIONS)
-    for name, answers in (("again", again), ("rebuilt", rebuilt)):
+    for name, answers in (("again", again), ("restarted", restarted), ("rebuilt", rebuilt)):
         assert differences(first, answers) == [], name

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
+from weakref import ref
 
 from daemon.asking.answer_types import Answer, Watermark
 from daemon.asking.deep.browse import DeepBrowse, Deepened
@@ -21,13 +22,15 @@ from daemon.asking.deep.types import DeepShown, RoundShown, SubQuery, TokensShow
 from daemon.asking.deep.way import DeepWay, Means
 from daemon.asking.explanations import Stopwatch
 from daemon.asking.fallen import find_fallen
+from daemon.asking.forest_search import state_of
 from daemon.asking.showing import Found, make_answer
 from daemon.asking.tree_nodes import tree_id
 from daemon.chat.asking.checking import Checked, checking_question
 from events.reading import read_events
-from events.time import to_datetime
+from events.time import read_iso, to_datetime
 from projections.ports import EmbedderUnavailable, MemberText
 from projections.recall.answering import score_all
+from projections.recall.filters import Filters
 from projections.recall.forest_ranking import recall_forest
 
 if TYPE_CHECKING:
@@ -38,8 +41,7 @@ if TYPE_CHECKING:
     from daemon.asking.query_params import Asked
     from daemon.asking.recalling import Recalling
     from daemon.asking.reference_dates import ReferenceDate
-    from daemon.asking.spaces import Aim
-    from daemon.memories import Memories
+    from daemon.asking.standpoints import Standpoint
     from daemon.models.budget import Budget
     from events.envelope import RecordedEvent, Reference
     from events.log import EventLog, LogReader
@@ -52,12 +54,33 @@ EVIDENCE_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
+class _Kept:
+    """What was found in a Memory, for as long as that stays what it was. The Memory itself is not held."""
+
+    found: Found
+    memory: ref[Memory]
+    state: object
+
+    def find_in(self, memory: Memory) -> Found | None:
+        is_same = self.memory() is memory and self.state == state_of(memory)
+        return self.found if is_same else None
+
+
+@dataclass(frozen=True, slots=True)
 class DeepFound:
-    """What the model made of a question, what that took, and how it was asked."""
+    """What the model made of a question, what that took, and how it was asked.
+
+    `kept`: what was found by that already, to be checked.
+    """
 
     deepened: Deepened
     use: ModelUse
     shown: DeepShown
+    kept: _Kept | None
+
+    def find_in(self, memory: Memory) -> Found | None:
+        """What was found in this Memory by that; None when it is yet to be found."""
+        return None if self.kept is None else self.kept.find_in(memory)
 
     @property
     def recorded(self) -> Mapping[int, RecordedEvent]:
@@ -89,7 +112,6 @@ class Deepening:
 
     log: EventLog
     reader: LogReader
-    memories: Memories
     recalling: Recalling
     model: AsksModel
     budget: Budget
@@ -97,29 +119,30 @@ class Deepening:
     # Has what wants a summary get one now: for the next question it is there.
     refresh: Callable[[Reference], None] = lambda _: None
 
-    async def find(self, user: Reference, asked: Asked, how: DeepAsked, aim: Callable[[Memory], Aim]) -> DeepFound:
-        """What the model makes of a question; `aim` says by which vectors a Memory is searched.
+    async def find(self, at: Standpoint, asked: Asked, how: DeepAsked) -> DeepFound:
+        """What the model makes of a question that is asked there.
 
         Raises `LogDamaged` or `StoreUnusable`, and nothing of the model.
         """
-        use = ModelUse(self.model, self.budget, self.log, user, how.caps)
-        browse = await self._begin(user, asked, aim)
+        use = ModelUse(self.model, self.budget, self.log, at.user, how.caps)
+        browse = await self._begin(at, asked)
         day = "" if asked.reference is None else _day_of(asked.reference)
-        means = Means(self.memories, self.reader, self.recalling.embedder, self.prompt_bytes_max)
-        way = DeepWay(means, use, browse, user, asked.params.query, day)
+        is_filtered = asked.filters != Filters()
+        means = Means(at, self.reader, self.recalling.embedder, self.prompt_bytes_max, is_filtered)
+        way = DeepWay(means, use, browse, asked.params.query, day)
         await way.go_down(how.browse, planner=how.planner)
         planned, plan = None if way.plan is None else time_of(way.plan.time, asked.params.query), way.plan
         deepened = Deepened(browse.reached(), time=planned)
-        checked = await self._check(use, user, asked, deepened, aim, day) if use.goes_on else None
-        if use.shown and await self._has_fallen(user, use.shown):
+        kept, checked = await self._check(use, at, asked, deepened, day) if use.goes_on else (None, None)
+        if use.shown and await self._has_fallen(at.user, use.shown):
             # What it said may have words of that.
-            deepened, plan, checked = replace(deepened, time=None), None, None
+            deepened, plan, kept, checked = replace(deepened, time=None), None, None, None
         if checked is not None and not checked.enough:
             vector = await self._embed(checked.query) if browse.has_vectors else None
-            deepened = replace(deepened, again=checked.query, again_vector=vector)
+            deepened, kept = replace(deepened, again=checked.query, again_vector=vector), None
         shown = DeepShown(
             sub_queries=[
-                SubQuery(tree_id(user, browse.roots[tree][0]), query)
+                SubQuery(tree_id(at.user, browse.roots[tree][0]), query)
                 for tree, query in sorted(({} if plan is None else plan.queries).items())
             ],
             time=None if plan is None or plan.time.kind == "none" else plan.time.kind,
@@ -127,38 +150,39 @@ class Deepening:
             enough=None if checked is None else checked.enough,
             searched_again=deepened.again,
         )
-        return DeepFound(deepened, use, shown)
+        return DeepFound(deepened, use, shown, kept)
 
-    async def _begin(self, user: Reference, asked: Asked, aim: Callable[[Memory], Aim]) -> DeepBrowse:
+    async def _begin(self, at: Standpoint, asked: Asked) -> DeepBrowse:
         """Which trees are recalled, as without a model."""
         forest = self.recalling.forest
-        async with self.memories.use(user) as memory:
-            if memory.forest.dirty_digests():
-                self.refresh(user)
-            request = self.recalling.request_for(memory, asked, aim(memory))
+        async with at.use() as memory:
+            if asked.params.as_of is None and memory.forest.dirty_digests():
+                self.refresh(at.user)
+            request = self.recalling.request_for(memory, asked, at.aim(memory))
             prepared, trees = await forest.prepare(memory, request, asked.families, Stopwatch())
-            is_filtered = prepared.rows.size < len(memory.nodes)
+            is_filtered = prepared.rows.size < len(memory.nodes) or asked.filters != Filters()
             return await forest.run(memory, partial(_recall, prepared, request, trees, is_filtered))
 
     async def _check(
         self,
         use: ModelUse,
-        user: Reference,
+        at: Standpoint,
         asked: Asked,
         deepened: Deepened,
-        aim: Callable[[Memory], Aim],
         day: str,
-    ) -> Checked | None:
-        """Whether what is found so far is enough; None when no answer came, or there is nothing to show."""
-        async with self.memories.use(user) as memory:
-            found = await self.recalling.recall(memory, asked, aim(memory), Stopwatch(), deepened)
+    ) -> tuple[_Kept, Checked | None]:
+        """What is found so far, and whether that is enough; None when no answer came, or there is nothing."""
+        async with at.use() as memory:
+            state = state_of(memory)
+            found = await self.recalling.recall(memory, asked, at.aim(memory), Stopwatch(), deepened)
+            kept = _Kept(found, ref(memory), state)
             recorded = await self.reader.read(partial(read_events, seqs=found.seqs))
         evidence = _read_evidence(found, recorded)
         if not evidence:
-            return None
+            return kept, None
         asking = Asking(checking_question(asked.params.query, day, evidence))
         await use.ask([asking], recorded)
-        return asking.answer
+        return kept, asking.answer
 
     async def _has_fallen(self, user: Reference, shown: Mapping[int, RecordedEvent]) -> bool:
         return bool(await self.reader.read(lambda db: len(find_fallen(db, user, shown))))
@@ -182,9 +206,4 @@ def _recall(prepared: Prepared, request: RecallRequest, trees: Trees, is_filtere
 def _read_evidence(found: Found, recorded: Mapping[int, RecordedEvent]) -> list[MemberText]:
     """The memories of an answer, the best first."""
     shown = make_answer(found, recorded, Watermark(0, 0, 0, 0.0), {}).memories[:EVIDENCE_MAX]
-    nodes = {recalled.node.id.hex(): recalled.node for recalled in found.memories}
-    return [
-        MemberText(each.text, nodes[each.id].time_start, nodes[each.id].time_end)
-        for each in shown
-        if each.id in nodes
-    ]
+    return [MemberText(each.text, read_iso(each.time_start), read_iso(each.time_end)) for each in shown]

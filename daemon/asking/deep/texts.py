@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from daemon.asking.standpoints import Standpoint
 from daemon.asking.tree_nodes import may_be_shown, scope_name
 from daemon.asking.words import is_gone, read_with_hindsight
-from daemon.memories import Memories
 from daemon.scene_names import SceneNaming, look_at_scene
 from daemon.texts import join_texts
-from events.envelope import RecordedEvent, Reference
+from events.envelope import RecordedEvent
 from events.log import LogReader
 from projections.facts.scopes import Scope, ScopeKind
 from projections.memory import Memory
@@ -45,15 +45,24 @@ class ItemTexts:
     recorded: Mapping[int, RecordedEvent]
 
 
-async def read_items(memories: Memories, reader: LogReader, user: Reference, items: Sequence[Placed]) -> ItemTexts:
-    """The texts as they are now. Nothing is held afterwards. Raises `LogDamaged` or `StoreUnusable`."""
-    async with memories.use(user) as memory:
+async def read_items(
+    at: Standpoint, reader: LogReader, items: Sequence[Placed], *, is_filtered: bool
+) -> ItemTexts:
+    """The texts as they are there. Nothing is held afterwards. Raises `LogDamaged` or `StoreUnusable`.
+
+    `is_filtered`: scenes have no name, which is made of all that is in them.
+    """
+    async with at.use() as memory:
         shown = {each.scope for each in items if may_be_shown(memory, each.scope)}
         refs = [_refs_now(memory, each.item) if each.scope in shown else () for each in items]
-        named = {scope: _name_now(memory, scope) for scope in shown if scope in memory.forest.trees}
+        named = {
+            scope: _name_now(memory, scope)
+            for scope in shown
+            if scope in memory.forest.trees and not (is_filtered and scope.kind is ScopeKind.SCENE)
+        }
     seqs = events_behind(ref for each in refs for ref in each)
     seqs.update(seq for name in named.values() if isinstance(name, SceneNaming) for seq in name.seqs)
-    recorded, hindsight = await reader.read(partial(read_with_hindsight, user=user, seqs=seqs))
+    recorded, hindsight = await reader.read(partial(read_with_hindsight, user=at.user, seqs=seqs))
     kept = {seq: event for seq, event in recorded.items() if not is_gone(event, hindsight)}
     return ItemTexts(
         [_read(each.item, there, kept) for each, there in zip(items, refs, strict=True)],

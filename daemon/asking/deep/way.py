@@ -21,8 +21,8 @@ from projections.recall.slab import quantise
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from daemon.memories import Memories
-    from events.envelope import RecordedEvent, Reference
+    from daemon.asking.standpoints import Standpoint
+    from events.envelope import RecordedEvent
     from events.log import LogReader
     from projections.recall.slab import Quantised
 
@@ -32,12 +32,16 @@ HALVED_MAX: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What reads texts, and what embeds what is looked for. `prompt_bytes_max`: of a level asked at once."""
+    """Where texts are read and by what, and what embeds what is looked for.
 
-    memories: Memories
+    `prompt_bytes_max`: of a level asked at once. `is_filtered`: some of what there is must not be shown.
+    """
+
+    at: Standpoint
     reader: LogReader
     embedder: Embedder
     prompt_bytes_max: int
+    is_filtered: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +55,10 @@ class _Planning:
 class DeepWay:
     """The way down for one question. `plan`: what a model would look for in each tree, once it said so."""
 
-    def __init__(
-        self, means: Means, use: ModelUse, browse: DeepBrowse, user: Reference, question: str, day: str
-    ) -> None:
+    def __init__(self, means: Means, use: ModelUse, browse: DeepBrowse, question: str, day: str) -> None:
         """`day`: of the question ("2024-07-01")."""
         self._means, self._use, self._browse = means, use, browse
-        self._user, self._question, self._day = user, question, day
+        self._question, self._day = question, day
         self.plan: Plan | None = None
         self._planning: _Planning | None = None
 
@@ -151,7 +153,7 @@ class DeepWay:
         self._browse.look_for(vectors)
 
     async def _read(self, items: list[Placed]) -> ItemTexts:
-        return await read_items(self._means.memories, self._means.reader, self._user, items)
+        return await read_items(self._means.at, self._means.reader, items, is_filtered=self._means.is_filtered)
 
 
 def _halve(

@@ -36,11 +36,6 @@ class Question(Generic[T]):
         """What is asked for."""
         return QueryTask(self.prompt.task)
 
-    @property
-    def bytes_sent(self) -> int:
-        """Length of the messages as UTF-8, which is near to four times their tokens in every script."""
-        return sum(len(content.encode("utf-8", "replace")) for _, content in self.prompt.messages)
-
 
 def make_prompt(task: QueryTask, instruction: str, asked: dict[str, object], schema: Schema) -> Prompt:
     """The instruction, which never varies, and then what it is about as one JSON object."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -150,10 +152,17 @@ def _last_question(text: str) -> str:
     return (asked or sentences or [text])[-1]
 
 
+@cache
+def load_dates() -> Callable[[str, Instant], list[tuple[int, int, Days]]]:
+    """What finds the dates in a text. Its patterns take 70 ms to compile, once a process: best off the loop."""
+    from daemon.offline.dates import find_written
+
+    return find_written
+
+
 def _read_dates(text: str, reference: Instant, zone: tzinfo) -> _Dates | None:
     """The first day or days that a question names; `today` is none, it says "now"."""
-    from daemon.offline.dates import find_written  # its patterns take 70 ms to compile
-
+    find_written = load_dates()
     try:
         today = to_datetime(reference).astimezone(zone).date()
         noon = from_datetime(datetime(today.year, today.month, today.day, 12, tzinfo=UTC))

@@ -75,6 +75,8 @@ def step(chance: random.Random, forest: Forest, recount: Recount) -> None:
     scope = chance.choice(SCOPES)
     present = recount.leaves[scope]
     works = list(forest.plan_summaries()) if chance.random() < 0.5 else []
+    for _ in zip(range(chance.randrange(12)), forest.look_in_steps(), strict=False):
+        pass  # somebody looks, and gives way to what happens next
     match chance.randrange(8):
         case 0 | 1 if works:
             digest = chance.choice(works).digest

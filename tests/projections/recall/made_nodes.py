@@ -42,4 +42,4 @@ def make_group(nodes: NodeSet, name: str, *members: str) -> None:
     group = SearchNode(an_id(name), NodeKind.GROUP, WrittenText(9), (1,), frozenset(), 0, 0, 0, 1)
     for each in ids:
         nodes.set_aside(each)
-    nodes.add(group, "together", [2], ids)
+    nodes.add_group(group, ids, [2], "together")

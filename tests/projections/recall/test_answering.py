@@ -44,6 +44,22 @@ def a_set(seed: int, count: int = 60) -> NodeSet:
     return nodes
 
 
+def test_an_opened_group_gives_its_place_to_the_chunk_that_says_what_it_was_found_for() -> None:
+    nodes = NodeSet()
+    nodes.add(a_node("said", 1, 2, kind=NodeKind.CHUNK), "rex barks when it rains, and so he did")
+    nodes.add(a_node("other", 5, 6, kind=NodeKind.CHUNK), "rex sleeps on the sofa all day long")
+    facts = a_node("barks", 1), a_node("swims", 30), a_node("runs", 60)
+    for fact, text in zip(facts, ("rex barks", "nate swims", "nate runs"), strict=True):
+        nodes.add(fact, text)
+        nodes.set_aside(fact.id)
+    nodes.add_group(a_node("group", 1, 30, 60, kind=NodeKind.GROUP), [fact.id for fact in facts])
+    shown = recall(nodes, "rex barks", 2, NO_EMBEDDER, opens=lambda _: True)
+    closed = recall(nodes, "rex barks", 2, NO_EMBEDDER)
+
+    assert [each.node.id for each in shown] == [an_id("said"), an_id("other")]
+    assert [each.node.kind for each in closed] == [NodeKind.GROUP, NodeKind.CHUNK]
+
+
 def test_an_empty_set_answers_nothing() -> None:
     assert recall(NodeSet(), "miami", 10, NO_EMBEDDER) == []
 

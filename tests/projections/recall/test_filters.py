@@ -177,6 +177,63 @@ def test_those_and_only_those_pass_that_pass_by_hand(seed: int) -> None:
     assert found, "or nothing was compared"
 
 
+def a_group(nodes: NodeSet, number: int, members: list[Attributes]) -> SearchNode:
+    """What stands for these facts."""
+    inside = [each.node for each in members]
+    for each in inside:
+        nodes.set_aside(each.id)
+    group = SearchNode(
+        id=an_id(f"g{number}"),
+        kind=NodeKind.GROUP,
+        ref=TurnsText(inside[0].turns),
+        turns=tuple(sorted(turn for each in inside for turn in each.turns)),
+        sessions=frozenset().union(*(each.sessions for each in inside)),
+        said_at=max(each.said_at for each in inside),
+        time_start=min(each.time_start for each in inside),
+        time_end=max(each.time_end for each in inside),
+        length=60,
+    )
+    turns = [a_turn(each.role, each.agent, each.metadata) for each in members]
+    marks = {mark for turn in turns for mark in turn_marks(turn, nodes.mark)}
+    marks |= label_marks((label for each in members for label in each.labels), nodes.mark)
+    nodes.add_group(group, [each.id for each in inside], marks, "rex")
+    return group
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_groups_those_members_are_shown_that_pass_by_hand_and_no_group_without_one(seed: int) -> None:
+    print("seed", seed)
+    chance = random.Random(seed)
+    nodes, made, _ = fill(seed, 160)
+    facts = [replace(each) for each in made if each.node.kind is NodeKind.FACT and not each.node.stated]
+    groups = {}
+    for number in range(len(facts) // 3):
+        members = facts[3 * number : 3 * number + 3]
+        groups[a_group(nodes, number, members).id] = members
+    cut = 0
+    for _ in range(60):
+        choice = choose(chance)
+        filters = replace(choice.filters, kinds=frozenset((NodeKind.GROUP,)))
+        every = replace(choice, kinds=frozenset(NodeKind))
+        expected = {
+            group: inside
+            for group, members in groups.items()
+            if (inside := ids(each for each in members if every.passes(each)))
+            and choice.barred.isdisjoint(each.role for each in members)
+            and max(each.node.said_at for each in members) < choice.said[1]
+        }
+        found = answering.recall(nodes, RecallRequest("Rex in Miami", 200, NO_EMBEDDER, filters=filters))
+        shown = {
+            memory.node.id: found.inside[memory.node.id] for memory in found.memories if memory.node.id in groups
+        }
+        cut += sum(len(inside) < 3 for inside in expected.values())
+
+        assert {group: {each.node.id for each in inside} for group, inside in shown.items()} == expected
+        assert {group for group in expected if len(expected[group]) < 3} == found.cut
+        assert found.prepared.passed[-1].nodes == found.prepared.rows.size
+    assert cut, "or nothing was compared"
+
+
 @pytest.mark.parametrize("parameters", [NO_EMBEDDER, ANY_EMBEDDER, replace(NO_EMBEDDER, gamma=1.0)])
 @pytest.mark.parametrize("seed", range(4))
 def test_an_answer_holds_only_what_passes_and_all_of_it_when_asked(seed: int, parameters: AgprParameters) -> None:

@@ -100,7 +100,7 @@ def test_the_best_below_a_node_is_that_of_its_leaves(seed: int) -> None:
 def test_no_tree_at_all_is_no_tree_to_recall() -> None:
     columns, none, scores = ForestColumns.join(()), np.zeros(0, dtype=np.intp), np.zeros(0)
 
-    assert (columns.size, recall_trees(columns, np.zeros(0, dtype=bool), scores, none, scores)) == (0, [])
+    assert (columns.size, recall_trees(columns, [np.zeros(0, dtype=bool)], scores, none, scores)) == (0, [])
     assert browse(columns, [], everything).reached()[0].size == 0
 
 
@@ -125,7 +125,7 @@ def test_a_tree_is_recalled_by_its_root_or_by_a_fact_and_scores_by_the_better() 
     roots[29] = -np.inf  # without a vector
     leaf_of = {tree: int(columns.leaves_below(int(columns.entries[tree]))[1]) for tree in (0, 20, 29)}
     facts, near = np.array([leaf_of[each] for each in (0, 20, 20, 29)]), np.array([0.1, 0.9, 0.2, 0.05])
-    found = recall_trees(columns, np.ones(30, dtype=bool), roots, facts, near)
+    found = recall_trees(columns, [np.ones(30, dtype=bool)], roots, facts, near)
 
     assert [each.tree for each in found] == [20, *range(TREES_MAX), 29]
     assert found[0] == RecalledTree(int(columns.entries[20]), 20, float(roots[20]), 0.9)
@@ -136,7 +136,7 @@ def test_a_tree_is_recalled_by_its_root_or_by_a_fact_and_scores_by_the_better() 
 def test_trees_that_are_not_asked_for_are_recalled_neither_way() -> None:
     columns = columns_of(a_tree(3, 1), a_tree(3, 2))
     leaves = np.array([place for place in range(columns.size) if isinstance(columns.item(place), Leaf)])
-    found = recall_trees(columns, np.array([False, True]), np.array([0.9, 0.1]), leaves, np.ones(len(leaves)))
+    found = recall_trees(columns, [np.array([False, True])], np.array([0.9, 0.1]), leaves, np.ones(len(leaves)))
 
     assert [each.tree for each in found] == [1]
 

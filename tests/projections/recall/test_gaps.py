@@ -13,6 +13,7 @@ from projections.recall.agpr import ANY_EMBEDDER
 from projections.recall.answering import RecallRequest, choose, prepare, recall, score_rows
 from projections.recall.nodes import NodeSet
 from projections.recall.state import NodeSetState
+from projections.steps import at_once
 from tests.builders import MONDAY, an_id
 from tests.projections.recall.made_nodes import a_chunk, a_fact, links, make_group, session_of
 
@@ -99,15 +100,15 @@ def test_a_set_with_closed_gaps_comes_back_from_a_snapshot_and_goes_on() -> None
     nodes = NodeSet(b"alice")
     _fill(nodes, 400)
     _merge(nodes, 1, 400, 150, closes=True)
-    state = nodes.freeze()
+    state = at_once(nodes.freeze())
     thawed = NodeSet.thaw(msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=NodeSetState), b"alice")
 
-    assert thawed.freeze() == state
+    assert at_once(thawed.freeze()) == state
     for each in (nodes, thawed):
         for number in range(400, 500):
             each.add(a_fact(f"f{number}", (number,)), f"word{number % 7}", [number % 5])
             each.close_gaps()
-    assert thawed.freeze() == nodes.freeze()
+    assert at_once(thawed.freeze()) == at_once(nodes.freeze())
     assert thawed.row_of == nodes.row_of
 
 

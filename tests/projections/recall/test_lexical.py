@@ -88,6 +88,21 @@ def test_an_index_that_lived_scores_to_the_last_bit_like_one_built_from_its_live
             assert len(index) == len(live)
 
 
+def test_a_row_that_stands_for_several_texts_is_as_long_as_one_and_holds_what_any_of_them_does() -> None:
+    texts = (["boat", "red", "kim"], ["boat", "boat", "nate"], ["harbour", "sank", "storm"])
+    index = built({0: ["cat", "dog"]})
+    index.add_together(7, [built({0: text}).counts_of(0) for text in texts])
+    thawed = LexicalIndex.thaw(index.freeze(), b"")
+    # idf = ln(1 + 1.5 / 1.5) = ln 2; length 3 of mean 2.5: 1.2 (.25 + .75 * 1.2) = 1.38
+    twice, once = (pytest.approx(math.log(2) * count * 2.2 / (count + 1.38)) for count in (2, 1))
+
+    for each in (index, thawed):
+        assert [each.scores([term], 8)[7] for term in ("boat", "kim", "storm")] == [twice, once, once]
+    index.remove(7)
+    assert index.scores(["cat"], 1).tolist() == built({0: ["cat", "dog"]}).scores(["cat"], 1).tolist()
+    assert not index.knows("boat")
+
+
 def test_the_order_of_a_question_and_its_repetitions_change_no_bit() -> None:
     rng = random.Random(SEED)
     index = built({row: some_words(rng) for row in range(50)})

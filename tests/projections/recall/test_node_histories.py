@@ -10,6 +10,7 @@ import pytest
 from projections.recall.nodes import NodeKind, NodeSet, SearchNode
 from projections.recall.state import NodeSetState
 from projections.recall.tokens import query_terms
+from projections.steps import at_once
 from tests.projections.recall.made_nodes import a_chunk, a_fact, links, make_group
 
 # What the facts of these histories are called, and how they stand.
@@ -24,10 +25,10 @@ def test_what_lived_what_was_rebuilt_and_what_was_frozen_are_the_same(seed: int)
     nodes = NodeSet(b"alice")
     for number in range(150):
         one_step(nodes, chance, number)
-    state = nodes.freeze()
+    state = at_once(nodes.freeze())
     thawed = NodeSet.thaw(msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=NodeSetState), b"alice")
 
-    assert thawed.freeze() == state
+    assert at_once(thawed.freeze()) == state
     for number in range(150, 300):
         steps = random.Random(f"{seed} {number}")
         again = random.Random(f"{seed} {number}")
@@ -35,7 +36,7 @@ def test_what_lived_what_was_rebuilt_and_what_was_frozen_are_the_same(seed: int)
         one_step(thawed, again, number)
     assert picture(thawed) == picture(nodes)
     assert thawed.row_of == nodes.row_of
-    assert thawed.freeze() == nodes.freeze()
+    assert at_once(thawed.freeze()) == at_once(nodes.freeze())
     assert links(thawed) == links(nodes)
     afresh = NodeSet(b"alice")
     for node in nodes.nodes_at(sorted(nodes.row_of.values())):
@@ -55,7 +56,7 @@ def one_step(nodes: NodeSet, chance: random.Random, number: int) -> None:
             make_group(nodes, f"group{number}", *(NAMES[each] for each in chance.sample(facts, 2)))
         case 1 if groups:
             group = chance.choice(groups)
-            members = nodes.freeze().groups[group]
+            members = at_once(nodes.freeze()).groups[group]
             nodes.remove(group)
             for member in members:
                 nodes.bring_back(NAMED[member])

@@ -130,7 +130,7 @@ def test_a_group_has_the_sum_of_its_members_in_their_space() -> None:
     put(nodes, "b", unit(0, 1, 0), 1)
     for name in ("a", "b"):
         nodes.set_aside(an_id(name))
-    nodes.add(a_node("g", 1, NodeKind.GROUP), "both", members=(an_id("a"), an_id("b")))
+    nodes.add_group(a_node("g", 1, NodeKind.GROUP), (an_id("a"), an_id("b")), text="both")
     asked = RecallRequest("nothing", 1, VECTORS, elsewhere={1: unit(1, 1, 0)})
     cosine = recall(nodes, asked).leading.cosine
     nodes.remove(an_id("g"))
@@ -149,7 +149,7 @@ def test_a_group_of_two_spaces_waits_for_no_vector_and_is_found_by_words() -> No
     put(nodes, "theirs", unit(0, 1, 0), 1)
     for name in ("ours", "theirs"):
         nodes.set_aside(an_id(name))
-    nodes.add(a_node("g", 0, NodeKind.GROUP), "tea", members=(an_id("ours"), an_id("theirs")))
+    nodes.add_group(a_node("g", 0, NodeKind.GROUP), (an_id("ours"), an_id("theirs")), text="tea")
     request = RecallRequest("tea", 1, HALF, unit(1, 0), elsewhere={1: unit(0, 1, 0)})
 
     assert [memory.node.id for memory in recall(nodes, request).memories] == [an_id("g")]

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from projections.recall.tokens import STOP_WORDS, query_terms, terms
+from projections.recall.tokens import STOP_WORDS, query_terms, single_terms, terms
 
 SEED = 20240701
 
@@ -156,3 +156,12 @@ def test_terms_do_not_depend_on_what_was_asked_before() -> None:
         terms(text)
 
     assert terms("Generalising the universities' happiness") == first
+
+
+def test_the_term_of_each_single_word_is_what_a_text_of_it_alone_gives() -> None:
+    words = ["violin", "violins", "went", "children", "the", "don", "caf\u00e9", "stra\u00dfe", "me"]
+    words += ["\u0434\u0435\u0440\u0435\u0432\u043e", "\u5c0f\u63d0\u7434", "\u2121", "i\u0307stanbul"]
+    alone = {word: terms(word) for word in words}
+
+    assert single_terms(words) == {word: of_word[0] for word, of_word in alone.items() if len(of_word) == 1}
+    assert single_terms(words)["children"] == "child"
