@@ -161,10 +161,12 @@ async def test_the_beginnings_of_wide_vectors_are_what_is_compared(log: EventLog
         found = await words.find(memory, "Which instruments?")
     vocabulary = memory.nodes.words
 
-    assert found is not None and vocabulary is not None
+    assert found is not None
+    assert vocabulary is not None
     # Unit rows of 127 steps each, nearly the same direction.
     assert found.terms[asked][violin] > 0.99
     (hashed,) = vocabulary.hash_words(split_words("violin"))
     kept = vocabulary.vector(hashed.word)
-    assert kept is not None and len(kept) == DIMENSIONS_MAX
+    assert kept is not None
+    assert len(kept) == DIMENSIONS_MAX
     assert abs(float(np.linalg.norm(kept.astype(float))) - 127) < 1
