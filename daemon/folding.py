@@ -138,12 +138,12 @@ async def read_in_slices(memory: Memory, look: Callable[[], Steps[T]]) -> T:
     Of one that changes all the time it is read in one go in the end.
     """
     for _ in range(READS_MAX):
-        state = _state_of(memory)
+        state = state_of(memory)
         with suppress(NotStanding):
-            return await in_slices(look(), lambda: _state_of(memory) == state)  # noqa: B023
+            return await in_slices(look(), lambda: state_of(memory) == state)  # noqa: B023
     return at_once(look())
 
 
-def _state_of(memory: Memory) -> object:
-    """What changes whenever something else may be read of a Memory."""
+def state_of(memory: Memory) -> object:
+    """What changes whenever something else may be read of a Memory: by its events, and by what is hidden."""
     return memory.user_seq, memory.hidden, memory.hidden_turns

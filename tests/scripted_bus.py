@@ -34,9 +34,11 @@ class ScriptedEraser(BusEraser):
         self.away = False
         # Messages of the subject that nobody has read; None when the bus cannot tell.
         self.unread: int | None = 0
+        self.counted = 0  # how often that was asked
 
     async def count_messages(self, user_id: str, session_id: str | None) -> int | None:
         """Those that are `unread`; the others are gone."""
+        self.counted += 1
         return None if self.away else self.unread
 
     async def erase(self, positions: Sequence[BusPosition], checkpoint: BusPosition | None) -> BusErasure:

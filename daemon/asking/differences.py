@@ -164,8 +164,9 @@ class Differences:
             # The earlier one first: the later one is folded on from it.
             outlines: dict[int, tuple[_Outline, Hindsight]] = {}
             for position in sorted({a, b}):
-                async with self._history.at(user, position) as (memory, hindsight):
-                    outlines[position] = await read_in_slices(memory, partial(outline, memory)), hindsight
+                async with self._history.at(user, position) as memory:
+                    outlined = await read_in_slices(memory, partial(outline, memory))
+                    outlines[position] = outlined, memory.hindsight
             before, after = outlines[a][0], outlines[b][0]
             seqs = await to_thread.run_sync(_seqs_to_read, before, after)
             recorded, known_now, redacted = await self._log.read(

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from anyio import to_thread
-from msgspec.structs import replace as replace_node
+from msgspec.structs import replace as replace_struct
 
 from daemon.asking.answer_types import Browsed, TreeRecalled
 from daemon.asking.passing import Passing
 from daemon.asking.tree_nodes import may_be_shown, scope_name, tree_id
 from projections.memtree.items import Leaf
 from projections.recall.answering import Prepared, RecallRequest, Recollection, choose, prepare, score_all
-from projections.recall.filters import Filters
+from projections.recall.filters import NO_FILTERS
 from projections.recall.forest_ranking import ForestFound, Trees, rank_forest
 from projections.recall.root_recall import RootFound, find_roots
 from projections.recall.rows import NodeKind, SearchNode
@@ -81,7 +81,7 @@ class ForestRecalling:
     ) -> Looked:
         """The summaries of the trees that a question recalls (mode `roots`), the best k that are written."""
         prepared, trees = await self.prepare(memory, request, families, watch)
-        is_filtered = prepared.rows.size < len(memory.nodes) or request.filters != Filters()
+        is_filtered = prepared.rows.size < len(memory.nodes) or request.filters != NO_FILTERS
         scores, roots = await self.run(memory, partial(_find_roots, prepared, request, trees, is_filtered))
         watch.lap("score")
         found = [each for each in roots if _has_text(memory, trees, each)][: request.k]
@@ -91,7 +91,9 @@ class ForestRecalling:
         judged = choose(memory.nodes, request, prepared, scores.best(request.candidates, below))
         passing = Passing.of(memory, request.filters)
         memories = [_remember(passing, each) for each in found]
-        recollection = replace(judged, memories=memories, ranked=(), selected=[], inside={})
+        recollection = replace(
+            judged, memories=memories, ranked=(), selected=[], inside={}, narrowed=frozenset[bytes]()
+        )
         watch.lap("rank")
         together = {
             recalled.node.id: memory.forest.refs_of(each.item)
@@ -119,7 +121,7 @@ class ForestRecalling:
         await self.search.columns(memory, by_vectors=request.query_vector is not None)
         watch.lap("trees")
         prepared = prepare(memory.nodes, replace(request, hidden=memory.hidden))
-        trees = self.search.look(memory, prepared, families, apart=apart, filters=request.filters)
+        trees = self.search.look(memory, prepared, families, request.filters, apart=apart)
         watch.lap("filter")
         return prepared, trees
 
@@ -162,7 +164,7 @@ def _remember(passing: Passing, root: RootFound) -> Recalled:
         # Its row may be that of a group, which rests on more and was said later.
         turns = _turns_in(passing, refs[0])
         said_at = max(memory.turns[turn].said_at for turn in turns)
-        told = replace_node(nodes.node(int(rows[0])), turns=turns, said_at=said_at)
+        told = replace_struct(nodes.node(int(rows[0])), turns=turns, said_at=said_at)
         return Recalled(told, score, score, 0.0)
     node = SearchNode(
         id=item.digest,

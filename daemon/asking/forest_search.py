@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import is_
@@ -15,14 +15,15 @@ from anyio import to_thread
 from daemon.asking.modes import Family
 from daemon.asking.passing import Passing
 from daemon.asking.tree_nodes import may_be_shown
-from daemon.folding import in_slices
+from daemon.folding import in_slices, state_of
 from projections.facts.chunking import make_chunk_key
 from projections.facts.scopes import Scope, ScopeKind
 from projections.memtree.items import Item
-from projections.recall.filters import Filters
+from projections.recall.filters import NO_FILTERS, Filters
 from projections.recall.forest_columns import ForestColumns, TreeLayout
 from projections.recall.forest_ranking import NodeVectors, Trees
 from projections.recall.nodes import NodeKind
+from projections.steps import Steps, at_once
 from projections.texts import TurnsText
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ _FAMILY_OF: Final = {
     ScopeKind.USER: Family.ENTITY,
     ScopeKind.SCENE: Family.SCENE,
 }
-NO_FILTERS: Final = Filters()
 # A Memory that changes while its trees are laid out is laid out again, and the last time in one go.
 _TRIES: Final = 3
 # Trees whose columns are put together in a millisecond or two; of more, in another thread.
@@ -113,7 +113,7 @@ class ForestSearch:
             if laid.state == state:
                 break
             steps = _lay_out(memory, laid)
-            trees, row_of = await in_slices(steps) if left else _at_once(steps)
+            trees, row_of = await in_slices(steps) if left else at_once(steps)
             columns, leaves = laid.columns, laid.leaves
             are_same = _are_same(columns, trees)
             if not are_same:
@@ -135,15 +135,15 @@ class ForestSearch:
         memory: Memory,
         prepared: Prepared,
         families: Collection[Family],
+        filters: Filters,
         *,
         apart: bool = False,
-        filters: Filters = NO_FILTERS,
     ) -> Trees:
         """What a question may recall of the trees that `columns` gave; `families`: those that count.
 
-        `apart`: trees of sessions are recalled by themselves, so that those of facts, which are many more, do not
-        crowd them out.
-        What stands in no tree answers only beside all of them.
+        `filters`: those by which it was `prepared`. `apart`: trees of sessions are recalled by themselves, so that
+        those of facts, which are many more, do not crowd them out. What stands in no tree answers only beside all
+        of them.
         """
         columns, all_of_them = self._columns_passing(memory, prepared, filters), len(families) == len(Family)
         query = prepared.view.query
@@ -198,17 +198,12 @@ class ForestSearch:
 
 
 def _have_passing(columns: ForestColumns, prepared: Prepared) -> NDArray[np.bool_]:
-    """For each entry, whether its tree has a leaf that may answer: its name is of no other."""
+    """For each entry, whether its tree has a leaf that may answer; of any other not even the name may be told."""
     may = np.zeros(prepared.view.size, dtype=np.bool_)
     may[prepared.rows] = True
     found = np.zeros(len(columns.layouts), dtype=np.bool_)
     found[columns.entry_trees[columns.entry_of[columns.leaves[may[columns.leaf_rows]]]]] = True
     return found[columns.entry_trees]
-
-
-def state_of(memory: Memory) -> object:
-    """What a search of the Memory depends on: events change trees and rows, and what is hidden opens groups."""
-    return memory.user_seq, memory.hidden, memory.hidden_turns
 
 
 def _are_same(columns: ForestColumns, trees: Mapping[Scope, _LaidTree]) -> bool:
@@ -217,16 +212,7 @@ def _are_same(columns: ForestColumns, trees: Mapping[Scope, _LaidTree]) -> bool:
     return len(layouts) == len(columns.layouts) and all(map(is_, layouts, columns.layouts))
 
 
-def _at_once(steps: Generator[None, None, _Looked]) -> _Looked:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            looked: _Looked = done.value
-            return looked
-
-
-def _lay_out(memory: Memory, laid: _Laid) -> Generator[None, None, _Looked]:
+def _lay_out(memory: Memory, laid: _Laid) -> Steps[_Looked]:
     """The trees that may be shown, and the rows of leaves, in small steps; what is the same stays laid out."""
     forest = memory.forest
     trees: dict[Scope, _LaidTree] = {}
@@ -243,7 +229,7 @@ def _lay_out(memory: Memory, laid: _Laid) -> Generator[None, None, _Looked]:
     return trees, (yield from _rows_of_leaves(memory, laid))
 
 
-def _lay_out_tree(memory: Memory, scope: Scope, root: Item, laid: _Laid) -> Generator[None, None, _LaidTree]:
+def _lay_out_tree(memory: Memory, scope: Scope, root: Item, laid: _Laid) -> Steps[_LaidTree]:
     """One tree; its leaves get numbers as far as they have none, and chunks their ids."""
     layout = yield from TreeLayout.in_steps(root)
     numbers, of_session = laid.numbers, scope.kind is ScopeKind.SESSION
@@ -263,7 +249,7 @@ def _lay_out_tree(memory: Memory, scope: Scope, root: Item, laid: _Laid) -> Gene
     return _LaidTree(root.digest, layout, leaves)
 
 
-def _rows_of_leaves(memory: Memory, laid: _Laid) -> Generator[None, None, Rows]:
+def _rows_of_leaves(memory: Memory, laid: _Laid) -> Steps[Rows]:
     """By its number, the row that each leaf is found by: of a chunk its own, of a fact that or its group's."""
     row_of, group_of, number_of = memory.nodes.row_of, memory.units.group_of, laid.numbers.get
     rows = [-1] * (len(laid.numbers) + 1)

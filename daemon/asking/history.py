@@ -21,7 +21,7 @@ from typing import Any
 import anyio
 from anyio import to_thread
 
-from daemon.folding import fold
+from daemon.folding import fold, in_slices
 from events.envelope import Reference
 from events.errors import InvalidInput, LogDamaged, StoreUnusable
 from events.hindsight import Hindsight, read_hindsight
@@ -105,11 +105,15 @@ def count_redacted(connection: sqlite3.Connection, to_user_seq: int, hindsight: 
 
 @dataclass(eq=False, slots=True)
 class _Past:
-    """A Memory at the position where it stands, and what it was folded without."""
+    """A Memory at the position where it stands, and how many read it."""
 
     memory: Memory
-    hindsight: Hindsight
     pins: int = 0
+
+    @property
+    def hindsight(self) -> Hindsight:
+        """What it was folded without."""
+        return self.memory.hindsight
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +148,11 @@ class History:
         self.events_folded = 0
 
     @asynccontextmanager
-    async def at(self, user: Reference, user_seq: int) -> AsyncGenerator[tuple[Memory, Hindsight]]:
-        """The Memory as it was at a user_seq, which the log has, and the hindsight that it was folded with.
+    async def at(self, user: Reference, user_seq: int) -> AsyncGenerator[Memory]:
+        """The Memory as it was at a user_seq, which the log has.
 
-        Whoever reads words afterwards compares with `read_hindsight` in the same breath: they may have been
-        forgotten meanwhile. Raises `LogDamaged`.
+        Whoever reads words afterwards compares its hindsight with `read_hindsight` in the same breath: they may
+        have been forgotten meanwhile. Raises `LogDamaged`.
         """
         key = (user, user_seq)
         hindsight = await self._read_hindsight(user, user_seq)
@@ -159,7 +163,7 @@ class History:
         past.pins += 1
         self._past.move_to_end(key)
         try:
-            yield past.memory, past.hindsight
+            yield past.memory
         finally:
             past.pins -= 1
             self._shrink()
@@ -220,8 +224,8 @@ class History:
         if copies:
             copy = self._copies[user, max(copies)]
             self._copies.move_to_end((user, max(copies)))
-            return _Past(await to_thread.run_sync(_unpack, copy.packed), hindsight)
-        return _Past(Memory(user, self._parameters, hindsight), hindsight)
+            return _Past(await to_thread.run_sync(_unpack, copy.packed))
+        return _Past(Memory(user, self._parameters, hindsight))
 
     async def _fold_to(self, past: _Past, user_seq: int) -> None:
         """Fold on, with copies on the way. Cut short, it keeps what it has: asking again goes on from there."""
@@ -255,6 +259,8 @@ class History:
 
     async def _put_aside(self, past: _Past) -> None:
         """Keep a copy, made on a thread, where it only takes turns with the loop."""
+        # A look through the trees that was cut short cannot be copied.
+        await in_slices(past.memory.forest.look_in_steps())
         packed = await to_thread.run_sync(_pack, past.memory)
         key = (past.memory.user, past.memory.user_seq)
         self._copies[key] = _Copy(past.hindsight, packed)

@@ -54,7 +54,7 @@ class Passing:
         if kept is None or kept is fact:
             return node
         first, ref = kept.first, FactText(kept.first.pointer)
-        if node.kind is not NodeKind.FACT:
+        if node.kind is not NodeKind.FACT:  # a group's sources are those of all its members that are shown
             return replace(node, ref=ref)
         return replace(
             node,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from anyio import to_thread
-from msgspec.structs import replace as replace_node
+from msgspec.structs import replace as replace_struct
 from numpy.typing import NDArray
 
 from daemon.asking.auto_choosing import settle_mode
@@ -76,7 +76,7 @@ class Recalling:
         recollection = looked.recollection
         explained = explain(memory.nodes, request, recollection) if asked.params.explain else None
         passing = Passing.of(memory, asked.filters)
-        memories = [replace_node(each, node=passing.node(each.node)) for each in recollection.memories]
+        memories = [replace_struct(each, node=passing.node(each.node)) for each in recollection.memories]
         if explained is not None:
             shown = [replace(each, node=passing.node(each.node)) for each in explained.candidates]
             explained = replace(explained, candidates=shown)
@@ -95,7 +95,7 @@ class Recalling:
                 for each in recollection.inside
                 if asked.filters.about is not None or is_extractive(each) or each in told_in
             )
-            | recollection.cut,
+            | recollection.narrowed,
             ended=find_ended(memory, recollection.memories),
             explained=explained,
             parameters=show_parameters(request, asked.mode, name),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -61,20 +61,16 @@ class Standpoint(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """A memory as it is."""
+    """A memory as it is; `aim` as `Standpoint.aim`."""
 
     user: Reference
     memories: Memories
     freshness: Freshness
-    aimed: Callable[[Memory], Aim]
+    aim: Callable[[Memory], Aim]
 
     def use(self) -> AbstractAsyncContextManager[Memory]:
         """As `Standpoint.use`."""
         return self.memories.use(self.user)
-
-    def aim(self, memory: Memory, /) -> Aim:
-        """As `Standpoint.aim`."""
-        return self.aimed(memory)
 
     async def read(
         self, reader: LogReader, memory: Memory, projected: int, find: Callable[[sqlite3.Connection], T]
@@ -92,11 +88,9 @@ class Then:
     user_seq: int
     history: History
 
-    @asynccontextmanager
-    async def use(self) -> AsyncGenerator[Memory]:
+    def use(self) -> AbstractAsyncContextManager[Memory]:
         """As `Standpoint.use`."""
-        async with self.history.at(self.user, self.user_seq) as (memory, _):
-            yield memory
+        return self.history.at(self.user, self.user_seq)
 
     def aim(self, _: Memory, /) -> Aim:
         """As `Standpoint.aim`."""

@@ -121,8 +121,8 @@ class Provenance:
         if self._history is None:
             raise InvalidInput("as_of needs the history of the store; leave it out")
         user_seq = await self._log.read(partial(locate, user=user, position=as_of))
-        async with self._history.at(user, user_seq) as past:
-            yield past
+        async with self._history.at(user, user_seq) as memory:
+            yield memory, memory.hindsight
 
     async def _find_vectors(self, user: Reference, found: Found) -> Mapping[Pointer, NDArray[np.float32]]:
         """The vectors of readings that were joined, as far as they are at hand."""

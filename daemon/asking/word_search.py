@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakKeyDictionary
 
 import anyio
-import numpy as np
 from anyio import to_thread
 
 from daemon.offline.static import PACKAGE, StaticEmbedder
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
     from projections.memory import Memory
     from projections.ports import Embedder, Vectors
 
-# Components of a word's vector that are kept: wordllama's are trained so that their beginnings are vectors, too
-# (its README, "Matryoshka"), and half of them find as much (BENCHMARKS.md).
-DIMENSIONS_MAX: Final = 128
 # Nodes whose words are read at once: some ten milliseconds in another thread.
 NODES_AT_ONCE: Final = 256
 # A Memory that changes meanwhile is looked at again; what is still missing then waits for the next question.
@@ -73,9 +69,7 @@ class WordSearch:
             return None
         vocabulary = memory.nodes.words
         if vocabulary is None:
-            vocabulary = Vocabulary(
-                memory.user, min(self._vectors.dimensions, DIMENSIONS_MAX), memory.nodes.row_of
-            )
+            vocabulary = Vocabulary(memory.user, self._vectors.dimensions, memory.nodes.row_of)
             memory.nodes.words = vocabulary
         try:
             if vocabulary.missing:
@@ -92,7 +86,7 @@ class WordSearch:
         hashed = vocabulary.hash_words(words)
         vectors = [vocabulary.vector(each.word) for each in hashed]
         new = [word.text for word, vector in zip(words, vectors, strict=True) if vector is None]
-        rows = iter(to_whole(_shorten(await self._vectors.embed(new))) if new else ())
+        rows = iter(to_whole(await self._vectors.embed(new)) if new else ())
         return [
             (each, next(rows) if vector is None else vector) for each, vector in zip(hashed, vectors, strict=True)
         ]
@@ -118,7 +112,7 @@ class WordSearch:
         }
         found: dict[int, WordVector] = {}
         if new:
-            rows = to_whole(_shorten(await self._vectors.embed([word.text for word in new.values()])))
+            rows = to_whole(await self._vectors.embed([word.text for word in new.values()]))
             found = dict(zip(new, rows, strict=True))
         for node_id, ref, of_node in zip(here, refs, said, strict=True):
             hashes = [hashed for _, hashed in of_node]
@@ -137,14 +131,6 @@ def _rarest(memory: Memory, words: Sequence[Word]) -> list[Word]:
     telling = [n for n, count in enumerate(holders) if count <= max(1.0, HELD_SHARE_MAX * len(lexical))]
     order = sorted(telling, key=lambda n: (holders[n], n))[:ASKED_MAX]
     return [words[n] for n in sorted(order)]
-
-
-def _shorten(vectors: Vectors) -> Vectors:
-    """The beginnings of these rows, as unit rows."""
-    short = vectors[:, :DIMENSIONS_MAX]
-    lengths = np.linalg.norm(short, axis=1, keepdims=True)
-    unit: Vectors = np.divide(short, lengths, out=np.zeros_like(short), where=lengths > 0)
-    return unit
 
 
 def _read_words(vocabulary: Vocabulary, texts: Sequence[str]) -> list[list[tuple[Word, Hashed]]]:

@@ -156,6 +156,8 @@ class Line:
         for priority in order if has_room else ():
             if (user := self._first(self.crowded_out[priority])) is not None:
                 return Turn(user, priority)
+            if self._is_for_summary and self.crowded_out[priority]:
+                break  # it goes to one who is being planned: fresh turns would be turned away until then
         if (user := self._first(self.wanted)) is not None:
             return Turn(user)
         # After what is new: somebody may have said something.

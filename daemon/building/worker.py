@@ -236,9 +236,6 @@ class Worker:
             for work in wanted:
                 if (user, work.request) in self.in_flight:
                     continue
-                if await slices.give_way() and not origin.stands(memory):
-                    self._line.want(user)
-                    return
                 if self.engine.blocks(user):
                     self._refreshes[user].note_blocked()
                     self._line.hold_back(user)
@@ -249,6 +246,9 @@ class Worker:
                     self._line.crowd_out(turn, priority)
                     return
                 self._begin_work(user, work, tasks)
+                if await slices.give_way() and not origin.stands(memory):  # not before something was begun
+                    self._line.want(user)
+                    return
             self._line.give_up_claims(user)
             self._turned_away.pop(user, None)
 

@@ -161,8 +161,7 @@ class Forgetter:
     async def _wait_until_read(self, subject: Reference, user_id: str, session_id: str | None) -> None:
         """Until no message of the subject is unread, and the bus was asked to delete those that were late."""
         while unread := await self._count_unread(subject, user_id, session_id):
-            with anyio.move_on_after(MOMENT_S):
-                await self._log.wait_past(self._log.head)
+            await self._wait_a_moment(self._log.head)  # others may write all the time
         while unread is not None:
             told = self._erased  # taken before the look, as below
             if await self._log.read(count_unwanted) == self._copies_kept:

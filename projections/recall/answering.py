@@ -96,8 +96,8 @@ class Recollection:
     """The memories of an answer, best first, and how they came about (`explaining` makes words of that).
 
     `leading` are the candidates by s, `rows` where they are, `ranked` (by v) counts in their places; `selected` is
-    what was left of them before the budget; `inside` has the members of groups that are opened, nearest first, and
-    `cut` are those of these that filters let show nothing else.
+    what was left of them before the budget; `inside` has the members of groups that are opened, nearest first.
+    `narrowed`: those of these groups of which filters leave something out, so that only members may be shown.
     """
 
     memories: list[Recalled]
@@ -108,7 +108,7 @@ class Recollection:
     ranked: tuple[RankedRow, ...]
     selected: list[Ranked]
     inside: Mapping[bytes, tuple[Inside, ...]]
-    cut: frozenset[bytes] = frozenset()
+    narrowed: frozenset[bytes]
 
 
 def recall(nodes: NodeSet, request: RecallRequest) -> Recollection:
@@ -164,9 +164,13 @@ def choose(nodes: NodeSet, request: RecallRequest, prepared: Prepared, leading: 
     first = ranked[: request.k * ROWS_PER_MEMORY]
     outlines = nodes.outlines(rows[[each.row for each in first]])
     opening = Opening(nodes, prepared.terms, Sieve(nodes, request.filters), request.told)
-    cut = {each.id for each in outlines if opening.sieve.leaves_out(each.id)}
-    inside = {each.id: opening.look(each.id) for each in outlines if each.id in cut or request.is_opened(each.id)}
-    outlines = [outline_opened(each, inside.get(each.id, ())) for each in outlines]
+
+    def look(node: bytes) -> tuple[Inside, ...]:
+        is_opened = request.is_opened(node) or opening.sieve.leaves_out(node)
+        return opening.look(node) if is_opened else ()
+
+    inside = {each.id: look(each.id) for each in outlines}
+    outlines = [outline_opened(each, inside[each.id]) for each in outlines]
     selected = _select(nodes, request, prepared, list(map(_as_ranked, outlines, first)))
     shown = selected[: request.k]
     shown_rows = [nodes.row_of[each.node.id] for each in shown]
@@ -181,15 +185,11 @@ def choose(nodes: NodeSet, request: RecallRequest, prepared: Prepared, leading: 
     ]
     for node in found:
         if node.id not in inside:  # what people said of facts comes unasked
-            if opening.sieve.leaves_out(node.id):
-                cut.add(node.id)
-            if node.id in cut or request.is_opened(node.id):
-                inside[node.id] = opening.look(node.id)
+            inside[node.id] = look(node.id)
     # Of what is shown alone: who tells of members reads what each of them says.
-    opened = {node.id: members for node in found if (members := inside.get(node.id))}
-    return Recollection(
-        memories, confidence, prepared, leading, rows, ranked, selected, opened, frozenset(cut & opened.keys())
-    )
+    opened = {node.id: inside[node.id] for node in found if inside[node.id]}
+    narrowed = frozenset(filter(opening.sieve.leaves_out, opened))
+    return Recollection(memories, confidence, prepared, leading, rows, ranked, selected, opened, narrowed)
 
 
 def _as_ranked(outline: Outline, ranked: RankedRow) -> Ranked:

@@ -88,8 +88,8 @@ def explain(nodes: NodeSet, request: RecallRequest, found: Recollection) -> Expl
     chosen = np.zeros(leading.rows.size) if leading.chosen is None else leading.chosen
     candidates: list[Candidate] = []
     opening = Opening(nodes, found.prepared.terms, Sieve(nodes, request.filters), request.told)
-    for place, (each, kept) in enumerate(zip(ranked, nodes.nodes_at(rows), strict=True)):
-        node = opening.narrow(kept)
+    narrowed = map(opening.narrow, nodes.nodes_at(rows))
+    for place, (each, node) in enumerate(zip(ranked, narrowed, strict=True)):
         rank, dropped, carried_by = _fate(node, found, request.k)
         candidates.append(
             Candidate(

@@ -26,9 +26,9 @@ Mark: TypeAlias = tuple[str, ...]
 Hash: TypeAlias = Callable[..., int]
 # The marks on something, but for those of its sessions, and these.
 Marked: TypeAlias = tuple[Iterable[int], Iterable[Reference]]
+# The marks of a filter, and the sessions.
+_Marks: TypeAlias = tuple[frozenset[int], frozenset[Reference]]
 T = TypeVar("T")
-# A time that is asked about counts as two filters, since a group may pass it without any of its members.
-_ABOUT: Final = 2
 
 # Pairs of one turn's metadata that can be asked for; a sender must not decide how long a row of marks is.
 METADATA_PAIRS_MAX = 32
@@ -64,6 +64,9 @@ class Filters:
     about: Span | None = None
 
 
+NO_FILTERS: Final = Filters()
+
+
 @dataclass(frozen=True, slots=True)
 class Passed:
     """How many nodes were left after a filter; the first one is called `nodes` and is before all of them."""
@@ -75,24 +78,28 @@ class Passed:
 class Sieve:
     """Tells of what is in no row by itself whether it passes: of members of groups, and of wordings of facts.
 
-    A group passes each filter by any of its members; what is shown of it are those that pass all of them.
+    The row of a group passes each filter by any of its members. It stays if one of them passes all filters, and of
+    it those alone are shown that do.
     """
 
     def __init__(self, nodes: NodeSet, filters: Filters) -> None:
         """Of these nodes as they stand."""
         self._nodes, self._said, self._about = nodes, filters.said, filters.about
-        self._wanted = [
-            (frozenset(_marks_alike(nodes, wanted)), _sessions_in(wanted))
-            for wanted in filters.wanted
-            if not wanted.excluded  # of a group or fact that passes those nothing is left out
-        ]
-        self._filters = len(self._wanted) + (self._said is not None) + _ABOUT * (self._about is not None)
+        wanted, unwanted = list[_Marks](), list[_Marks]()
+        for each in filters.wanted:
+            marks = frozenset(_marks_alike(nodes, each)), _sessions_in(each)
+            (unwanted if each.excluded else wanted).append(marks)
+        self._wanted, self._unwanted = wanted, unwanted
+        self._besides_about = len(filters.wanted) + (self._said is not None)
 
     def passes(self, member: Aside) -> bool:
         """Whether a member of a group may be shown."""
         node, marks = member.node, member.marks
         for wanted in self._wanted:  # many thousand times for a question: no generator
             if not _has_one(wanted, marks, node.sessions):
+                return False
+        for unwanted in self._unwanted:
+            if _has_one(unwanted, marks, node.sessions):
                 return False
         return (self._said is None or _meets(node.said_at, node.said_at, self._said)) and (
             self._about is None or _meets(node.time_start, _last_of(node), self._about)
@@ -109,13 +116,12 @@ class Sieve:
 
     def leaves_out(self, group: bytes) -> bool:
         """Whether a group has members that must not be shown."""
-        return bool(self._filters) and not all(map(self.passes, self._nodes.inside(group)))
+        return self.leaves_something and not all(map(self.passes, self._nodes.inside(group)))
 
     def keep_groups(self, rows: Rows) -> NDArray[np.bool_]:
-        """Whether there is anything to show of each of these rows: of a group none of whose members passes there
-        is not."""
+        """Whether there is anything to show of each of these rows: of a group it is the members that pass."""
         kept = np.ones(rows.size, dtype=np.bool_)
-        if self._filters:
+        if self.leaves_something:
             groups = np.flatnonzero(self._nodes.of_kinds(rows, {NodeKind.GROUP}) & self._reach_beyond(rows))
             for place, group in zip(groups.tolist(), self._nodes.ids(rows[groups]), strict=True):
                 inside = self._nodes.inside(group)
@@ -125,7 +131,7 @@ class Sieve:
     def _reach_beyond(self, rows: Rows) -> NDArray[np.bool_]:
         """Whether these rows may be about a time that does not pass; with other filters any row may."""
         span = self._about
-        if span is None or self._filters > _ABOUT:
+        if span is None or self._besides_about:
             return np.ones(rows.size, dtype=np.bool_)
         before = False if span.start is None else self._nodes.time_start(rows) < span.start
         beyond: NDArray[np.bool_] = np.zeros(rows.size, dtype=np.bool_) | before
@@ -134,13 +140,13 @@ class Sieve:
     @property
     def leaves_something(self) -> bool:
         """Whether of anything that passes a part may not."""
-        return self._filters > 0
+        return self._besides_about > 0 or self._about is not None
 
     @property
     def may_take_all(self) -> bool:
         """Whether a group may pass of which no member does: by two filters, or by a time, as states of one chain
         follow each other, and between two of them none may have held."""
-        return self._filters > 1
+        return self._besides_about > 1 or self._about is not None
 
 
 def passing_rows(
@@ -166,6 +172,8 @@ def _masks(nodes: NodeSet, filters: Filters) -> Iterator[tuple[str, NDArray[np.b
         mask = np.full(size, wanted.excluded)
         for mark in _marks_alike(nodes, wanted):
             mask[nodes.marks.rows(mark)] = not wanted.excluded
+        if wanted.excluded:
+            _let_groups_in(nodes, mask, ~mask, Filters((wanted,)))
         yield wanted.name, mask
     if filters.kinds is None and filters.said is None and filters.about is None:
         return
@@ -174,9 +182,21 @@ def _masks(nodes: NodeSet, filters: Filters) -> Iterator[tuple[str, NDArray[np.b
         yield "kinds", nodes.of_kinds(every, filters.kinds)
     if filters.said is not None:
         said_at = nodes.said_at(every)
-        yield "said", _lies_in(said_at, said_at, filters.said)
+        mask = _lies_in(said_at, said_at, filters.said)
+        if filters.said.end is not None:
+            _let_groups_in(nodes, mask, said_at >= filters.said.end, Filters(said=filters.said))
+        yield "said", mask
     if filters.about is not None:
         yield "about", _lies_in(nodes.time_start(every), nodes.valid_end(every), filters.about)
+
+
+def _let_groups_in(nodes: NodeSet, mask: NDArray[np.bool_], among: NDArray[np.bool_], filters: Filters) -> None:
+    """Let groups among these rows pass of which a member does: a group has the marks of all its members, and was
+    said when the last of them was."""
+    sieve, rows = Sieve(nodes, filters), np.flatnonzero(among)
+    groups = rows[nodes.of_kinds(rows, {NodeKind.GROUP})]
+    for row, group in zip(groups.tolist(), nodes.ids(groups), strict=True):
+        mask[row] = any(map(sieve.passes, nodes.inside(group)))
 
 
 def _meets(first: Instant, last: Instant, span: Span) -> bool:
@@ -198,9 +218,7 @@ def _sessions_in(wanted: Wanted) -> frozenset[Reference]:
     return frozenset(bytes.fromhex(mark[1]) for mark in wanted.marks if mark[0] == "session")
 
 
-def _has_one(
-    wanted: tuple[frozenset[int], frozenset[Reference]], marks: Iterable[int], sessions: Iterable[Reference]
-) -> bool:
+def _has_one(wanted: _Marks, marks: Iterable[int], sessions: Iterable[Reference]) -> bool:
     return not (wanted[0].isdisjoint(marks) and wanted[1].isdisjoint(sessions))
 
 

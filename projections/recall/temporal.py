@@ -217,9 +217,9 @@ def plan_time(
         within = rows[_lies_within(asked, starts[rows], ends[rows])]
     anchor = None
     if asked.anchor is not None and not told_rows.size and asked.kind in (*BACKWARDS, *FORWARDS):
-        words = nodes.lexical.weigh(nodes.lexical.find(_terms_only_in(asked.anchor, asked.rest)))
         telling = _rows_telling(nodes, rows, asked.anchor)
         if telling.size:
+            words = nodes.lexical.hits(_terms_only_in(asked.anchor, asked.rest))
             anchor = Anchor(int(starts[telling].min()), _tells_first(nodes, telling, starts, ends), words)
     return TimeStep(
         asked,
@@ -230,7 +230,7 @@ def plan_time(
         anchor,
         says=_says_more(nodes, asked.rest, question),
         named=named if anchor is None else named_shares(nodes, asked.rest),
-        dated=nodes.lexical.weigh(nodes.lexical.find(_DATING)) if asked.kind in _ASKS_WHEN else None,
+        dated=nodes.lexical.hits(_DATING) if asked.kind in _ASKS_WHEN else None,
     )
 
 
@@ -254,7 +254,7 @@ def _rows_telling(nodes: NodeSet, rows: Rows, anchor: str) -> Rows:
     """What says most of the words of what a question names: facts, if any says some."""
     if not rows.size:
         return rows
-    said = nodes.lexical.weigh(nodes.lexical.find(tuple(query_terms(anchor)))).add_up(nodes.size)[rows]
+    said = nodes.lexical.scores(query_terms(anchor), nodes.size)[rows]
     facts = nodes.of_kinds(rows, {NodeKind.FACT})
     said = np.where(facts, said, 0.0) if (said[facts] > 0).any() else said
     best = np.round(said, SCORE_DECIMALS)
@@ -264,7 +264,7 @@ def _rows_telling(nodes: NodeSet, rows: Rows, anchor: str) -> Rows:
 def _tells_first(
     nodes: NodeSet, told: Rows, starts: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Of the rows that tell of something those where it began, and the chunks in which these were said."""
+    """Of the rows that tell of something the earliest, and the chunks in which these were said."""
     first = told[starts[told] == starts[told].min()]
     mask = np.zeros(starts.size, dtype=np.bool_)
     mask[first] = True

@@ -20,6 +20,7 @@ from projections.recall.agpr import ANY_EMBEDDER, NO_EMBEDDER, AgprParameters
 from projections.recall.answering import RecallRequest, recall
 from projections.recall.nodes import NodeSet
 from projections.recall.state import NodeSetState
+from projections.steps import at_once
 from tests.benchmarks.measuring import Figure, Row, Spent, ms, percentile, sized, spend
 from tests.benchmarks.node_sets import DIMENSIONS, add_vectors, fill, unit_rows
 
@@ -127,7 +128,7 @@ def _leading(nodes: NodeSet) -> Row:
 
 def _thaw(nodes: NodeSet) -> Row:
     """A node set from a snapshot, without its vectors."""
-    content = msgspec.msgpack.encode(nodes.freeze())
+    content = msgspec.msgpack.encode(at_once(nodes.freeze()))
     spent = [
         spend(lambda: NodeSet.thaw(msgspec.msgpack.decode(content, type=NodeSetState), b"alice")) for _ in range(7)
     ]

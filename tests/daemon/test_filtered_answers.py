@@ -130,10 +130,16 @@ async def test_a_group_passes_by_what_any_of_its_members_has(parts: Parts) -> No
     await group_two_facts(parts)
     (group,) = (await ask(parts, filters={"kinds": "group"})).memories
 
-    for filters in ({"roles": "assistant"}, {"entities": "nate"}, {"entities": "kim"}, {"sessions": "Kim"}):
+    for filters in (
+        {"roles": "assistant"},
+        {"not_roles": "assistant"},
+        {"entities": "nate"},
+        {"entities": "kim"},
+        {"sessions": "Kim"},
+    ):
         found = await ask(parts, filters={**filters, "kinds": "group"})
         assert [memory.id for memory in found.memories] == [group.id]
-    assert (await ask(parts, filters={"not_roles": "assistant", "kinds": "group"})).memories == []
+    assert (await ask(parts, filters={"not_roles": ["assistant", "user"], "kinds": "group"})).memories == []
 
 
 async def group_two_facts(parts: Parts) -> None:

@@ -104,6 +104,19 @@ async def test_of_a_group_the_members_alone_are_shown_that_pass(
         assert not [word for word in LEFT_OUT if word in told]
 
 
+@pytest.mark.parametrize(
+    "narrow", [{"valid_at": "2022-06-01"}, {"filters": {"sessions": "2022-03-01", "kinds": ["fact", "group"]}}]
+)
+async def test_a_tree_of_one_leaf_is_shown_in_mode_roots_though_its_group_has_members_that_do_not_pass(
+    build: Build, narrow: dict[str, Any]
+) -> None:
+    parts = build(Offline())
+    await tell_homes(parts)
+    answer = await parts.ask("Where did Bob live?", mode="roots", **narrow, **DAY)
+
+    assert [memory.text for memory in answer.memories] == ["Bob lives in Boston."]
+
+
 async def test_a_group_none_of_whose_members_passes_by_itself_is_left_out(build: Build) -> None:
     parts = build(Offline())
     await tell_things(parts)
@@ -140,6 +153,33 @@ async def test_what_was_said_too_early_is_no_member(build: Build) -> None:
 
     assert any(answer.memories for answer in answers)
     assert not any(word in words_of(answer) for answer in answers for word in ("sank", "fisherman"))
+
+
+@pytest.mark.parametrize("model", [Offline, Fusing])
+@pytest.mark.parametrize(
+    ("filters", "kept"),
+    [
+        ({"said_before": SECOND}, [0]),
+        ({"said_after": SECOND, "said_before": "2024-07-03"}, [1]),
+        ({"not_sessions": SECOND}, [0, 2]),
+        ({"not_sessions": SECOND, "said_before": SECOND}, [0]),
+    ],
+)
+async def test_a_group_passes_by_a_member_though_another_was_said_too_late_or_in_a_session_that_must_not_be(
+    build: Build, asker: ScriptedAsker, model: type[Offline], filters: dict[str, Any], kept: list[int]
+) -> None:
+    parts = build(model())
+    await tell_things(parts)
+    answers = await ask_all(parts, "the red boat of Kim", filters=filters)
+    answer = await parts.ask("the red boat of Kim", filters={**filters, "kinds": "group"})
+    (group,) = answer.memories
+    members = sorted(group.members or (), key=lambda each: each.said_at)
+    told = [*map(words_of, [*answers, answer]), *prompts_of(asker)]
+
+    assert [each.text.removeprefix("Bob: ") for each in members] == [THINGS[n] for n in kept]
+    assert group.sessions == [f"2024-07-0{n + 1}" for n in kept]
+    assert prompts_of(asker)
+    assert not [each for each in told for n, thing in enumerate(THINGS) if thing in each and n not in kept]
 
 
 async def test_a_group_all_of_whose_members_pass_keeps_its_text(build: Build) -> None:

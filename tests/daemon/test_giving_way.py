@@ -19,6 +19,7 @@ from daemon.asking.differences import outline
 from daemon.asking.listings import Listings, NoParams, UserParams, count_by_session
 from daemon.asking.structures import FactsParams, PageParams, Structures, look_at_page, outline_page
 from daemon.asking.unit_listing import look_at_units
+from daemon.building.work import Origin
 from daemon.folding import fold_from_nothing, read_in_slices
 from daemon.lifecycle import collect_seldom
 from daemon.scene_names import scene_in_steps
@@ -194,6 +195,22 @@ async def test_planning_gives_way_between_pieces_and_does_all_there_is(
         await parts.close()
         await parts.until_done()
         memory = await parts.memory()
+
+    assert len(memory.canon.facts) == 12
+    assert memory.pending() == 0
+
+
+async def test_of_a_memory_that_changes_whenever_planning_gives_way_something_is_begun_each_time(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folding, "SLICE_S", -1.0)
+    monkeypatch.setattr(Origin, "stands", lambda *_: False)
+    with anyio.fail_after(10):
+        async with running(parts):
+            await say_chunks(parts, 6)
+            await parts.close()
+            await parts.until_done()
+            memory = await parts.memory()
 
     assert len(memory.canon.facts) == 12
     assert memory.pending() == 0

@@ -11,6 +11,7 @@ from typing import TypeVar
 import anyio
 import pytest
 
+from daemon import folding
 from daemon.asking.answer_types import Answer
 from daemon.asking.answers import Answerer
 from daemon.asking.history import History, agree
@@ -118,7 +119,7 @@ async def test_a_past_memory_is_the_fold_of_the_events_before(log: EventLog, clo
     history = History(log, SMALL, copy_from_events=4)
 
     for user_seq in (log.head, 3, 11, 7, log.head - 1, 0):
-        async with history.at(ALICE, user_seq) as (memory, _):
+        async with history.at(ALICE, user_seq) as memory:
             fresh = await fold_from_nothing(log, ALICE, SMALL, user_seq) if user_seq else None
             assert memory.user_seq == user_seq
             assert fresh is None or digest_memory(memory) == digest_memory(fresh)
@@ -277,7 +278,7 @@ async def test_an_earlier_position_is_folded_on_from_a_copy(parts: Parts, log: E
     async with history.at(ALICE, 40):
         pass
     assert (history.copied(), history.events_folded) == ([10, 16, 25, 38], 40)
-    async with history.at(ALICE, 30) as (memory, _):
+    async with history.at(ALICE, 30) as memory:
         fresh = await fold_from_nothing(log, ALICE, SMALL, 30)
         assert digest_memory(memory) == digest_memory(fresh)
 
@@ -287,7 +288,7 @@ async def test_an_earlier_position_is_folded_on_from_a_copy(parts: Parts, log: E
 async def test_a_memory_in_use_is_not_folded_on(parts: Parts, log: EventLog) -> None:
     await grow(parts, 20)
     history = History(log, SMALL)
-    async with history.at(ALICE, 10) as (early, _), history.at(ALICE, 20) as (late, _):
+    async with history.at(ALICE, 10) as early, history.at(ALICE, 20) as late:
         assert (early.user_seq, late.user_seq) == (10, 20)
 
 
@@ -318,11 +319,27 @@ async def test_a_fold_that_is_cut_short_goes_on_where_it_was(parts: Parts, log: 
             async with history.at(ALICE, 600):
                 pass
     before = [position for _, position in history.held()]
-    async with history.at(ALICE, 600) as (memory, _):
+    async with history.at(ALICE, 600) as memory:
         digest = digest_memory(memory)
 
     assert before
     assert 0 <= before[0] < 600
+    assert digest == digest_memory(await fold_from_nothing(log, ALICE, SMALL))
+
+
+async def test_a_memory_whose_trees_were_not_looked_through_to_the_end_can_be_put_aside(
+    parts: Parts, log: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asked gave up in the middle of the look that ends a long fold."""
+    monkeypatch.setattr(folding, "SLICE_S", 60.0)
+    await grow(parts, 30)
+    history = History(log, SMALL, copy_from_events=21)
+    async with history.at(ALICE, 20) as memory:
+        next(memory.forest.look_in_steps())
+    async with history.at(ALICE, 30) as memory:
+        digest = digest_memory(memory)
+
+    assert history.copied() == [21]
     assert digest == digest_memory(await fold_from_nothing(log, ALICE, SMALL))
 
 
@@ -331,7 +348,7 @@ async def test_several_may_ask_at_once_and_nothing_is_folded_twice(parts: Parts,
     history = History(log, SMALL)
 
     async def look(position: int) -> None:
-        async with history.at(ALICE, position) as (memory, _):
+        async with history.at(ALICE, position) as memory:
             assert memory.user_seq == position
 
     async with anyio.create_task_group() as tasks:

@@ -62,6 +62,21 @@ def test_of_a_few_places_one_is_for_summaries_however_many_fresh_turns_of_others
     assert begun == 2 * [*FIRST_IN_A_ROW * [EXTRACT], SUMMARISE]
 
 
+def test_while_the_place_is_for_one_who_is_being_planned_nobody_is_planned_to_be_turned_away() -> None:
+    line = Line(fresh_in_a_row=FIRST_IN_A_ROW)
+    line.crowd_out(Turn(ALICE), EXTRACT)
+    line.crowd_out(Turn(BOB), SUMMARISE)
+    turn = line.take_next(has_room=True)
+    meanwhile = line.take_next(has_room=True)
+    assert turn is not None
+    assert turn == Turn(BOB, SUMMARISE)
+    assert line.take_room(turn, SUMMARISE)
+    line.leave(turn)
+
+    assert meanwhile is None
+    assert line.take_next(has_room=True) == Turn(ALICE, EXTRACT)
+
+
 def test_who_waits_already_keeps_the_place_and_is_in_nobodys_way_but_others() -> None:
     line = Line()
     line.crowd_out(Turn(ALICE), EXTRACT)

@@ -208,6 +208,22 @@ async def test_who_forgets_waits_for_messages_that_are_about_to_be_read_and_for_
     assert [(each.complete, each.bus_messages_erased, each.waiting_for) for each in receipts] == [(True, 1, None)]
 
 
+async def test_while_others_write_the_bus_is_not_asked_with_every_commit(parts: Parts) -> None:
+    bus = parts.erasing.bus
+    assert isinstance(bus, ScriptedEraser)
+    bus.unread, commits, counted = 1, 100, 0
+    await parts.say(LONG)
+    a_forgetter(parts, wait_s=30)
+    async with running_forgetter(parts), anyio.create_task_group() as tasks:
+        tasks.start_soon(parts.forgetter.forget, "alice", "s1")
+        await wait_until(lambda: bus.counted > 0)
+        for n in range(commits):
+            await parts.log.append_event(a_turn("Something else.", user_id="bob", turn_id=f"t{n}"))
+        counted, bus.unread = bus.counted, 0
+
+    assert counted < commits / 4
+
+
 async def test_messages_of_a_session_that_nobody_has_read_are_counted_by_their_subjects(
     tmp_path: Path, clock: ManualClock
 ) -> None:

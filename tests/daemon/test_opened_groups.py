@@ -18,7 +18,7 @@ from projections.digests import digest_memory
 from projections.eventtree.parameters import EventTreeParameters
 from projections.ports import ChunkText, FactsRead, MemberText, TextWritten
 from tests.builders import ManualClock, a_batch, a_closing, a_turn
-from tests.daemon.parts_in_use import ALICE, SMALL, Parts, build_parts, running, running_forgetter
+from tests.daemon.parts_in_use import ALICE, SMALL, Parts, build_parts, running
 from tests.scripted_models import ScriptedModel
 
 GROUPS: dict[str, Any] = {"filters": {"kinds": "group"}}
@@ -114,7 +114,7 @@ async def test_the_context_of_then_has_the_home_of_then_alone(parts: Parts) -> N
 
 async def test_a_home_that_is_forgotten_takes_the_trajectory_apart_and_nothing_tells_of_it(parts: Parts) -> None:
     await tell_homes(parts)
-    async with running_forgetter(parts), running(parts):
+    async with running(parts):
         await parts.forgetter.forget("alice", "2024-07-01")
         await parts.until_done()
     answer = await parts.ask("Where does Bob live?", valid_at="2025-01-15", filters={"kinds": "fact"})

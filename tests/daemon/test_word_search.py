@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from daemon.asking.word_search import DIMENSIONS_MAX, WordSearch, find_word_search
+from daemon.asking.word_search import WordSearch, find_word_search
 from daemon.memories import Memories
 from daemon.offline.embedder import HashingEmbedder
 from events.log import EventLog
 from projections.ports import EmbedderUnavailable, Vectors
 from projections.recall.tokens import terms
-from projections.recall.vocabulary import split_words
 from tests.builders import ManualClock
 from tests.bus_in_use import Reported
 from tests.daemon.parts_in_use import ALICE, SMALL, build_parts, running
@@ -149,24 +148,3 @@ async def test_a_word_of_the_question_that_a_memory_says_is_not_embedded_again(
     assert found == again
     assert found.terms[violin][cello] > 0.9
     assert len(vectors.asked) == read == len(set(vectors.asked))
-
-
-async def test_the_beginnings_of_wide_vectors_are_what_is_compared(log: EventLog, clock: ManualClock) -> None:
-    parts, words = build_parts(log, clock), WordSearch(log, AlikeWords(dimensions=4 * DIMENSIONS_MAX))
-    async with running(parts):
-        await parts.say(f"{' '.join(FILLING.split())} and my violin.", session_id="s1")
-        await parts.until_done()
-        memory = await parts.memory()
-        violin, asked = (next(memory.nodes.lexical.hash(terms(each))) for each in ("violin", "instruments"))
-        found = await words.find(memory, "Which instruments?")
-    vocabulary = memory.nodes.words
-
-    assert found is not None
-    assert vocabulary is not None
-    # Unit rows of 127 steps each, nearly the same direction.
-    assert found.terms[asked][violin] > 0.99
-    (hashed,) = vocabulary.hash_words(split_words("violin"))
-    kept = vocabulary.vector(hashed.word)
-    assert kept is not None
-    assert len(kept) == DIMENSIONS_MAX
-    assert abs(float(np.linalg.norm(kept.astype(float))) - 127) < 1

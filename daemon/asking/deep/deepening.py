@@ -22,15 +22,15 @@ from daemon.asking.deep.types import DeepShown, RoundShown, SubQuery, TokensShow
 from daemon.asking.deep.way import DeepWay, Means
 from daemon.asking.explanations import Stopwatch
 from daemon.asking.fallen import find_fallen
-from daemon.asking.forest_search import state_of
 from daemon.asking.showing import Found, make_answer
 from daemon.asking.tree_nodes import tree_id
 from daemon.chat.asking.checking import Checked, checking_question
+from daemon.folding import state_of
 from events.reading import read_events
 from events.time import read_iso, to_datetime
 from projections.ports import EmbedderUnavailable, MemberText
 from projections.recall.answering import score_all
-from projections.recall.filters import Filters
+from projections.recall.filters import NO_FILTERS
 from projections.recall.forest_ranking import recall_forest
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Deepening:
         use = ModelUse(self.model, self.budget, self.log, at.user, how.caps)
         browse = await self._begin(at, asked)
         day = "" if asked.reference is None else _day_of(asked.reference)
-        is_filtered = asked.filters != Filters()
+        is_filtered = asked.filters != NO_FILTERS
         means = Means(at, self.reader, self.recalling.embedder, self.prompt_bytes_max, is_filtered)
         way = DeepWay(means, use, browse, asked.params.query, day)
         await way.go_down(how.browse, planner=how.planner)
@@ -160,7 +160,7 @@ class Deepening:
                 self.refresh(at.user)
             request = self.recalling.request_for(memory, asked, at.aim(memory))
             prepared, trees = await forest.prepare(memory, request, asked.families, Stopwatch())
-            is_filtered = prepared.rows.size < len(memory.nodes) or asked.filters != Filters()
+            is_filtered = prepared.rows.size < len(memory.nodes) or asked.filters != NO_FILTERS
             return await forest.run(memory, partial(_recall, prepared, request, trees, is_filtered))
 
     async def _check(

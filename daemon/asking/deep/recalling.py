@@ -46,7 +46,7 @@ async def look_at_reached(
         )
         # At once, so that both are of one state of the Memory.
         own = prepare(memory.nodes, again)
-        second = again, own, forest.search.look(memory, own, families, filters=request.filters)
+        second = again, own, forest.search.look(memory, own, families, request.filters)
     rank = partial(_rank, memory.nodes, (request, prepared, trees), second, deepened)
     found, leading = await forest.run(memory, rank)
     watch.lap("score")

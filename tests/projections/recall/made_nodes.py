@@ -36,10 +36,10 @@ def links(nodes: NodeSet) -> dict[bytes, tuple[bytes | None, bytes | None]]:
     return {id_of[row]: (id_of.get(int(previous[row])), id_of.get(int(following[row]))) for row in rows}
 
 
-def make_group(nodes: NodeSet, name: str, *members: str) -> None:
-    """Set these facts aside for a group of this name."""
+def make_group(nodes: NodeSet, name: str, *members: str, text: str | None = "together") -> None:
+    """Set these facts aside for a group of this name, with a text of its own or (None) found by theirs."""
     ids = [an_id(member) for member in members]
     group = SearchNode(an_id(name), NodeKind.GROUP, WrittenText(9), (1,), frozenset(), 0, 0, 0, 1)
     for each in ids:
         nodes.set_aside(each)
-    nodes.add_group(group, ids, [2], "together")
+    nodes.add_group(group, ids, [2], text)

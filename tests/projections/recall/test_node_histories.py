@@ -11,6 +11,7 @@ from projections.recall.nodes import NodeKind, NodeSet, SearchNode
 from projections.recall.state import NodeSetState
 from projections.recall.tokens import query_terms
 from projections.steps import at_once
+from tests.builders import an_id
 from tests.projections.recall.made_nodes import a_chunk, a_fact, links, make_group
 
 # What the facts of these histories are called, and how they stand.
@@ -41,7 +42,14 @@ def test_what_lived_what_was_rebuilt_and_what_was_frozen_are_the_same(seed: int)
     afresh = NodeSet(b"alice")
     for node in nodes.nodes_at(sorted(nodes.row_of.values())):
         marks = [mark for mark in range(5) if nodes.row_of[node.id] in nodes.marks.rows(mark).tolist()]
-        afresh.add(node, text_of(node), marks)
+        inside = nodes.inside(node.id)
+        for each in inside:
+            afresh.add(each.node, text_of(each.node))
+            afresh.set_aside(each.node.id)
+        if inside and not int(NAMES[node.id][1:]) % 2:
+            afresh.add_group(node, [each.node.id for each in inside], marks)
+        else:
+            afresh.add(node, text_of(node), marks)
     assert picture(afresh) == picture(nodes)
     assert afresh.lexical.vocabulary == nodes.lexical.vocabulary
 
@@ -53,7 +61,9 @@ def one_step(nodes: NodeSet, chance: random.Random, number: int) -> None:
     groups = sorted(node.id for node in standing if node.kind is NodeKind.GROUP)
     match chance.randrange(8):
         case 0 if len(facts) > 2:
-            make_group(nodes, f"group{number}", *(NAMES[each] for each in chance.sample(facts, 2)))
+            text = "together" if number % 2 else None
+            NAMES[an_id(f"group{number}")] = f"g{number}"
+            make_group(nodes, f"group{number}", *(NAMES[each] for each in chance.sample(facts, 2)), text=text)
         case 1 if groups:
             group = chance.choice(groups)
             members = at_once(nodes.freeze()).groups[group]
