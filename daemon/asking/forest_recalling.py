@@ -115,12 +115,13 @@ class ForestRecalling:
 
         With vectors also by words that are related to those of the question, where there are vectors of words.
         """
+        related = None
         if self.words is not None and request.query_vector is not None:
-            request = replace(request, related=await self.words.find(memory, request.question))
+            related = await self.words.find(memory, request.question)
             watch.lap("words")
         await self.search.columns(memory, by_vectors=request.query_vector is not None)
         watch.lap("trees")
-        prepared = prepare(memory.nodes, replace(request, hidden=memory.hidden))
+        prepared = prepare(memory.nodes, replace(request, hidden=memory.hidden, related=related))
         trees = self.search.look(memory, prepared, families, request.filters, apart=apart)
         watch.lap("filter")
         return prepared, trees

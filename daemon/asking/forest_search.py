@@ -77,9 +77,10 @@ class _Laid:
     leaves: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     # Ids of chunks by the numbers of their leaves, which stay as they are.
     chunks: dict[int, bytes] = field(default_factory=dict[int, bytes])
-    # How often vectors had come or gone, and where those of the nodes were.
+    # How often vectors had come or gone, where those of the nodes were, and those of the entries themselves.
     vectors_at: object = None
     vector_rows: Rows | None = None
+    entry_codes: Quantised | None = None
     # Which entries are of trees of sessions; None when the columns are new.
     of_sessions: NDArray[np.bool_] | None = None
 
@@ -87,7 +88,8 @@ class _Laid:
     def size_bytes(self) -> int:
         """About what all of this takes; items stand in the trees anyway."""
         trees = _ITEM_BYTES * self.columns.size + _TREE_BYTES * len(self.trees)
-        return trees + _LEAF_BYTES * len(self.numbers)
+        codes = 0 if self.entry_codes is None else 2 * self.entry_codes.high.nbytes
+        return trees + codes + _LEAF_BYTES * len(self.numbers)
 
 
 class ForestSearch:
@@ -184,17 +186,20 @@ class ForestSearch:
     def _place_vectors(self, memory: Memory, query: Quantised) -> NodeVectors | None:
         """Where the vectors of the nodes are; looked up again when vectors came or went."""
         laid, vectors = self._laid[memory], memory.tree_vectors
+        picture = vectors.picture()
         if laid.vectors_at != vectors.changes:
             columns = laid.columns
             nodes = np.flatnonzero(columns.count)
             found = vectors.rows_of([each.digest for layout in columns.layouts for each in layout.nodes()])
             laid.vector_rows = np.full(columns.size, vectors.blank_row, dtype=np.intp)
             laid.vector_rows[nodes] = found
+            laid.entry_codes = None if picture is None else picture.take(laid.vector_rows[columns.entries])
             laid.vectors_at = vectors.changes
-        picture = vectors.picture()
-        if picture is None or laid.vector_rows is None or picture.dimensions != query.high.shape[1]:
+        if picture is None or laid.vector_rows is None or laid.entry_codes is None:
             return None
-        return NodeVectors(picture, laid.vector_rows, query)
+        if picture.dimensions != query.high.shape[1]:
+            return None
+        return NodeVectors(picture, laid.vector_rows, laid.entry_codes, query)
 
 
 def _have_passing(columns: ForestColumns, prepared: Prepared) -> NDArray[np.bool_]:

@@ -16,6 +16,7 @@ import numpy as np
 from projections.recall.agpr import SCORE_DECIMALS
 from projections.recall.forest_recall import BEAM, FACTS_MAX, Browse, RecalledTree, browse, keep_best, recall_trees
 from projections.recall.leaf_scoring import score_leaves
+from projections.recall.slab import compare
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,21 +34,24 @@ if TYPE_CHECKING:
 class NodeVectors:
     """The vectors of the nodes of trees, by place: `rows` in `picture`; and the question's.
 
-    Nodes without one, and leaves, have the last row, which is empty.
+    Nodes without one, and leaves, have the last row, which is empty. `entries`: those of the entries side by side,
+    since every question is compared with all of them.
     """
 
     picture: SlabPicture
     rows: Rows
+    entries: Quantised
     query: Quantised
 
     def cosines(self, places: Rows) -> Column:
         """The cosine of each with the question; 0 where there is no vector."""
         return self.picture.cosines(self.rows[places], self.query)
 
-    def have(self, places: Rows) -> NDArray[np.bool_]:
-        """Whether each of these has a vector."""
-        known: NDArray[np.bool_] = self.rows[places] != self.picture.size - 1
-        return known
+    def entry_cosines(self) -> Column:
+        """The cosine of each entry with the question; -inf where there is no vector."""
+        cosines = compare(self.entries, self.query)
+        cosines[self.entries.steps == 0] = -np.inf
+        return cosines
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,8 +117,7 @@ def recall_forest(scores: Scores, trees: Trees) -> RecalledForest:
         below = columns.best_below(_rounded(by_row[columns.rows]))
         roots = below[columns.entries]
     else:
-        roots = trees.vectors.cosines(columns.entries)
-        roots[~trees.vectors.have(columns.entries)] = -np.inf
+        roots = trees.vectors.entry_cosines()
     facts, near = _find_facts(scores, trees)
     groups = (
         (trees.allowed,) if trees.apart is None else (trees.allowed & trees.apart, trees.allowed & ~trees.apart)

@@ -166,14 +166,7 @@ class SlabPicture:
             cosines: NDArray[np.float64] = np.empty(len(rows))
             cosines[order] = self.cosines(rows[order], query)
             return cosines
-        taken = self.take(rows)
-        codes = np.concatenate((query.high, query.low))
-        # Whole numbers far below 2 ** 53, however they are added.
-        whole = side_by_side(codes, taken.high) @ _OF_HIGH + side_by_side(codes, taken.low) @ _OF_LOW
-        exact: NDArray[np.float64] = np.round(
-            whole * (taken.steps.astype(np.float64) * float(query.steps[0])), COSINE_DECIMALS
-        )
-        return exact
+        return compare(self.take(rows), query)
 
     def take(self, rows: Rows) -> Quantised:
         """The codes of some rows, in their order."""
@@ -192,6 +185,17 @@ class SlabPicture:
                 high[here], low[here] = block.high[inside], block.low[inside]
             steps[here] = block.steps[inside]
         return Quantised(high, low, steps)
+
+
+def compare(codes: Quantised, query: Quantised) -> NDArray[np.float64]:
+    """The exact cosines of some codes with a query, shape (rows,); 0 for those without a vector."""
+    bytes_asked = np.concatenate((query.high, query.low))
+    # Whole numbers far below 2 ** 53, however they are added.
+    whole = side_by_side(bytes_asked, codes.high) @ _OF_HIGH + side_by_side(bytes_asked, codes.low) @ _OF_LOW
+    exact: NDArray[np.float64] = np.round(
+        whole * (codes.steps.astype(np.float64) * float(query.steps[0])), COSINE_DECIMALS
+    )
+    return exact
 
 
 def _by_block(rows: Rows) -> Iterator[tuple[int, slice | Rows]]:
