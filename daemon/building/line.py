@@ -156,12 +156,13 @@ class Line:
         for priority in order if has_room else ():
             if (user := self._first(self.crowded_out[priority])) is not None:
                 return Turn(user, priority)
-            if self._is_for_summary and self.crowded_out[priority]:
-                break  # it goes to one who is being planned: fresh turns would be turned away until then
+            if self.crowded_out[priority]:
+                break  # the room is theirs who are being planned: others would be turned away, again and again
         if (user := self._first(self.wanted)) is not None:
             return Turn(user)
         # After what is new: somebody may have said something.
-        user = self._first(self.crowded_out[_MERGE]) if has_room and may_merge else None
+        may_merge &= has_room and not any(self.crowded_out[each] for each in order)
+        user = self._first(self.crowded_out[_MERGE]) if may_merge else None
         return None if user is None else Turn(user, _MERGE)
 
     def _first(self, waiting: Iterable[Reference]) -> Reference | None:

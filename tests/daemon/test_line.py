@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from daemon.building.line import Line, Turn
 from daemon.models.limiter import FIRST_IN_A_ROW, PRIORITY
 from events.envelope import Reference
@@ -9,7 +15,7 @@ from events.memory import Task
 from tests.builders import KEYS
 
 ALICE, BOB, CAROL = (KEYS.user(name) for name in ("alice", "bob", "carol"))
-EXTRACT, SUMMARISE = PRIORITY[Task.EXTRACT], PRIORITY[Task.SUMMARISE]
+EXTRACT, SUMMARISE, MERGE = PRIORITY[Task.EXTRACT], PRIORITY[Task.SUMMARISE], PRIORITY[Task.MERGE]
 
 
 def test_who_found_no_room_comes_before_what_is_new_and_fresh_turns_before_summaries() -> None:
@@ -17,9 +23,12 @@ def test_who_found_no_room_comes_before_what_is_new_and_fresh_turns_before_summa
     line.crowd_out(Turn(ALICE), SUMMARISE)
     line.want(BOB)
     line.crowd_out(Turn(CAROL), EXTRACT)
-    order = [line.take_next(has_room=True) for _ in range(4)]
+    order: list[Turn] = []
+    while (turn := line.take_next(has_room=True)) is not None:
+        order.append(turn)
+        line.leave(turn)
 
-    assert order == [Turn(CAROL, EXTRACT), Turn(ALICE, SUMMARISE), Turn(BOB), None]
+    assert order == [Turn(CAROL, EXTRACT), Turn(ALICE, SUMMARISE), Turn(BOB)]
 
 
 def test_without_room_only_what_is_new_is_planned() -> None:
@@ -62,7 +71,7 @@ def test_of_a_few_places_one_is_for_summaries_however_many_fresh_turns_of_others
     assert begun == 2 * [*FIRST_IN_A_ROW * [EXTRACT], SUMMARISE]
 
 
-def test_while_the_place_is_for_one_who_is_being_planned_nobody_is_planned_to_be_turned_away() -> None:
+def test_while_the_place_is_for_a_summary_of_one_who_is_being_planned_no_fresh_turn_is_planned() -> None:
     line = Line(fresh_in_a_row=FIRST_IN_A_ROW)
     line.crowd_out(Turn(ALICE), EXTRACT)
     line.crowd_out(Turn(BOB), SUMMARISE)
@@ -156,3 +165,40 @@ def test_who_is_held_back_is_wanted_again_once_nothing_blocks_them() -> None:
 
     assert released == [Turn(BOB), None]
     assert line.take_next(has_room=True) == Turn(ALICE)
+
+
+def test_while_the_room_is_for_one_who_is_being_planned_nobody_is_planned_to_be_turned_away() -> None:
+    line = Line()
+    line.crowd_out(Turn(ALICE), EXTRACT)
+    line.crowd_out(Turn(BOB), SUMMARISE)
+    line.crowd_out(Turn(CAROL), MERGE)
+    turn = line.take_next(has_room=True, may_merge=True)
+    assert turn == Turn(ALICE, EXTRACT)
+    meanwhile = line.take_next(has_room=True, may_merge=True)
+    line.leave(turn)
+
+    assert meanwhile is None, "bob would be turned away, and taken again at once, and so on until the plan is over"
+    assert line.take_next(has_room=True, may_merge=True) == Turn(BOB, SUMMARISE)
+    assert line.take_next(has_room=True, may_merge=True) is None, "carol would be turned away for bob"
+
+
+@given(st.randoms(use_true_random=False))
+def test_who_gets_a_turn_for_want_of_room_may_take_it_however_the_line_came_about(random: Random) -> None:
+    line, turns = Line(), list[Turn]()
+    for _ in range(60):
+        match random.choice(("want", "take", "take", "crowd", "begin", "leave")):
+            case "want":
+                line.want(random.choice((ALICE, BOB, CAROL)))
+            case "take":
+                turn = line.take_next(random.random() < 0.8, may_merge=random.random() < 0.8)
+                if turn is not None:
+                    turns.append(turn)
+                    assert turn.priority is None or deepcopy(line).take_room(turn, turn.priority)
+            case "crowd" if turns:
+                line.crowd_out(random.choice(turns), random.choice((EXTRACT, SUMMARISE, MERGE)))
+            case "begin" if turns:
+                line.take_room(random.choice(turns), random.choice((EXTRACT, SUMMARISE, MERGE)))
+            case "leave" if turns:
+                line.leave(turns.pop(random.randrange(len(turns))))
+            case _:
+                pass
