@@ -78,6 +78,8 @@ def _start_daemon(folder: Path) -> subprocess.Popen[bytes]:
     arguments = ["run", "--embedded-bus", "--data", str(folder)]
     # What is configured here must neither change what is shown nor lend its store, bus or model.
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MEMFOREST_")}
+    # Which groups the background makes depends on when it comes to it; those that are asked for are the same.
+    environment["MEMFOREST_EVENTTREE_ONLINE"] = "false"
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
     with (folder / "daemon.log").open("wb") as log:
         return subprocess.Popen(
@@ -106,11 +108,9 @@ async def _show_everything(run: _Run, client: AsyncClient) -> int:
     console = run.console
     turns = await _publish(run, client)
     facts, trees = await _count(client)
-    units = await client.units(DEMO_USER_ID, limit=LISTED_MAX)
     console.print(
-        f"\n[bold]Asking[/] {len(QUESTIONS)} questions of {facts} facts in {trees} trees. In the background "
-        f"{len(units.groups)} groups were made of them, {units.nodes} nodes in all. A question is ok when what "
-        f"answers it is among the first {PLACES} memories; they are shown with rank, time and source.\n"
+        f"\n[bold]Asking[/] {len(QUESTIONS)} questions of {facts} facts in {trees} trees. A question is ok when "
+        f"what answers it is among the first {PLACES} memories; they are shown with rank, time and source.\n"
     )
     for question in QUESTIONS:
         await _ask(run, client, question, forgotten=False)
@@ -171,23 +171,18 @@ async def _count(client: AsyncClient) -> tuple[int, int]:
 
 
 async def _compact(run: _Run, client: AsyncClient) -> None:
-    """Undo what the background merged, and compact when asked: first what that would do, then really.
-
-    Which groups the background makes depends on when it comes to it; those that are asked for do not.
-    """
-    undone = await client.undo_compaction(DEMO_USER_ID)
+    """Compact: first what that would do, then really."""
     planned = await client.compact(DEMO_USER_ID, COMPACTION_RATIO, dry_run=True, reindex=True)
-    left = len((await client.units(DEMO_USER_ID, limit=LISTED_MAX)).groups)
+    made = len(await _groups(client))
     done = await client.compact(DEMO_USER_ID, COMPACTION_RATIO, reindex=True)
     run.console.print(
-        f"\n[bold]Undone[/] {undone.groups} groups taken apart: {undone.facts} facts stand by themselves again\n"
-        f"[bold]Dry run[/] {planned.nodes_before} nodes would become {planned.nodes_after} in {planned.groups} "
+        f"\n[bold]Dry run[/] {planned.nodes_before} nodes would become {planned.nodes_after} in {planned.groups} "
         f"groups, put together by rule since no model is configured\n"
         f"[bold]Compacted[/] {done.nodes_before} nodes to {done.nodes_after} ({done.cut:.0%} less) in "
         f"{done.groups} groups; every fact stays behind its group"
     )
-    if left:
-        run.failures.append(f"compaction: {left} groups stand after undoing all of them and a dry run")
+    if made:
+        run.failures.append(f"compaction: a dry run made {made} groups")
     if (planned.nodes_after, planned.groups) != (done.nodes_after, done.groups):
         run.failures.append("compaction: it did something else than its dry run said")
 
@@ -203,9 +198,8 @@ async def _forget(run: _Run, client: AsyncClient) -> None:
     receipt = await client.forget_session(DEMO_USER_ID, DEMO_FORGOTTEN_SESSION_ID)
     await _wait_until_built(client)
     after = await _groups(client)
-    others = [members for members in before if members.isdisjoint(theirs)]
-    # One that stays may have taken in more meanwhile.
-    lost = sum(1 for members in others if not any(members <= each for each in after))
+    others = {members for members in before if members.isdisjoint(theirs)}
+    lost = len(others - after)
     run.console.print(
         f"[bold]Forgot[/] session {DEMO_FORGOTTEN_SESSION_ID}: {receipt.events_voided} events voided, "
         f"{receipt.words_erased} words and {receipt.names_erased} names erased; {len(others) - lost} of the "
@@ -215,9 +209,9 @@ async def _forget(run: _Run, client: AsyncClient) -> None:
         run.failures.append(f"forgetting: {lost} groups are gone that had no part in the session")
 
 
-async def _groups(client: AsyncClient) -> list[frozenset[str]]:
+async def _groups(client: AsyncClient) -> set[frozenset[str]]:
     """The members of each group."""
-    return [frozenset(group.members) for group in (await client.units(DEMO_USER_ID, limit=LISTED_MAX)).groups]
+    return {frozenset(group.members) for group in (await client.units(DEMO_USER_ID, limit=LISTED_MAX)).groups}
 
 
 async def _ask(run: _Run, client: AsyncClient, question: DemoQuestion, *, forgotten: bool) -> None:
@@ -282,7 +276,7 @@ def meets(memory: Memory, evidence: Evidence) -> bool:
 
 async def _conclude(run: _Run, client: AsyncClient, turns: int) -> int:
     facts, trees = await _count(client)
-    groups = len((await client.units(DEMO_USER_ID, limit=LISTED_MAX)).groups)
+    groups = len(await _groups(client))
     for failure in run.failures:
         run.console.print(f"[red]{escape(failure)}[/]")
     verdict = "OK" if not run.failures else "FAILED"

@@ -12,7 +12,6 @@ import anyio
 import msgspec
 import pytest
 
-from daemon.building.deciding import Deciding
 from daemon.building.worker import Worker
 from daemon.offline.language_model import OfflineLanguageModel
 from daemon.upkeep.demo import PLACES, judge, meets
@@ -20,11 +19,9 @@ from daemon.upkeep.demo_conversation import DEMO_USER_ID, QUESTIONS, DemoQuestio
 from events.log import EventLog
 from memforest.types import Answer
 from memforest.wire import read_as
-from projections.eventtree.parameters import EventTreeParameters
 from projections.memory import MemoryParameters
 from tests.builders import SECRET, ManualClock, a_batch, a_closing, a_turn, seeded_nonces
 from tests.daemon.parts_in_use import QUICK, Parts, build_parts, running
-from tests.waiting import wait_until
 
 # By how much of a score the last memory that is expected stands before the first that is not shown. With less the
 # demo fails on the next small change of the recipe.
@@ -34,29 +31,18 @@ MARGIN = 0.08
 @pytest.fixture(scope="module")
 def answers() -> dict[str, Answer]:
     """What each question of the demo is answered with, by its id."""
-    return anyio.run(_ask_everything, False)
+    return anyio.run(_ask_everything)
 
 
-@pytest.fixture(scope="module")
-def compacted_answers() -> dict[str, Answer]:
-    """The same with compaction in the background."""
-    return anyio.run(_ask_everything, True)
-
-
-async def _ask_everything(compacted: bool) -> dict[str, Answer]:
+async def _ask_everything() -> dict[str, Answer]:
     with tempfile.TemporaryDirectory(prefix="mf-") as folder:
         clock = ManualClock()
         log = await EventLog.open(Path(folder) / "events.db", clock, seeded_nonces(1), SECRET)
         try:
             parts = build_parts(log, clock, memory=MemoryParameters())
-            deciding = Deciding(log, parts.memories, eventtree=EventTreeParameters() if compacted else None)
-            parts.worker = Worker(
-                log, parts.memories, OfflineLanguageModel(), QUICK, clock, parts.reported, deciding=deciding
-            )
+            parts.worker = Worker(log, parts.memories, OfflineLanguageModel(), QUICK, clock, parts.reported)
             async with running(parts):
                 await _say_everything(parts)
-                if compacted:
-                    await _until_compacted(parts)
                 return {
                     each.id: _as_received(await parts.ask(each.text, DEMO_USER_ID, k=PLACES, explain=True))
                     for each in QUESTIONS
@@ -86,17 +72,6 @@ async def _say_everything(parts: Parts) -> None:
     await parts.until_done()
 
 
-async def _until_compacted(parts: Parts) -> None:
-    """Until the background has nothing planned, and has made groups."""
-    memory = await parts.memory(DEMO_USER_ID)
-
-    def is_compacted() -> bool:
-        planned = parts.worker.count_planned(parts.log.keys.user(DEMO_USER_ID))
-        return bool(memory.units.groups) and not planned and parts.is_done()
-
-    await wait_until(is_compacted, timeout_s=30)
-
-
 def _as_received(answer: object) -> Answer:
     return read_as(Answer, msgspec.to_builtins(answer))
 
@@ -104,13 +79,6 @@ def _as_received(answer: object) -> Answer:
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.id)
 def test_a_question_of_the_demo_passes(question: DemoQuestion, answers: dict[str, Answer]) -> None:
     assert judge(question, answers[question.id], forgotten=False) is None
-
-
-@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.id)
-def test_it_passes_with_groups_of_the_background_too(
-    question: DemoQuestion, compacted_answers: dict[str, Answer]
-) -> None:
-    assert judge(question, compacted_answers[question.id], forgotten=False) is None
 
 
 @pytest.mark.parametrize("question", [each for each in QUESTIONS if each.expects], ids=lambda each: each.id)

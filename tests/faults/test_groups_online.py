@@ -27,13 +27,17 @@ def parts(log: EventLog, clock: ManualClock) -> Parts:
 
 
 async def learn(parts: Parts) -> None:
-    """Three sessions; some of what is said in the first is said in the second, too."""
+    """Three sessions; some of what is said in the first is said in the second, too.
+
+    Each is compacted before the next: a round plans what is above its target when it begins, so how much is left
+    for the next round depends on which facts came in the middle of one.
+    """
     for session in ("s1", "s2", "s3"):
         own = [f"thing {number} of {session}." for number in range(FACTS)]
         shared = [f"thing {number} of all." for number in range(SHARED)] if session != "s3" else []
         await parts.say(*shared, *own, session_id=session)
         await parts.close(session)
-    await until_compacted(parts)
+        await until_compacted(parts)
 
 
 async def until_compacted(parts: Parts) -> None:

@@ -1,4 +1,6 @@
-"""The README's first command: the demo, with real processes, finds everything that it looks for."""
+"""The README's first command: the demo, with real processes, finds everything that it looks for, with groups and
+without.
+"""
 
 from __future__ import annotations
 
