@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,6 +10,10 @@ import pytest
 
 from events.log import EventLog
 from tests.builders import SECRET, ManualClock, seeded_nonces
+
+# A shell that runs the tests in the background has this ignored, and so would every process that they interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

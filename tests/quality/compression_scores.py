@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from heapq import heappop, heappush
 from itertools import count
 from typing import Final, NamedTuple, TypeAlias
@@ -82,14 +83,6 @@ class Compressed:
         self._said_at = np.array([inputs.memories[group[-1]].said_at for group in self.groups], dtype=np.int64)
         self._ties = np.arange(len(self.groups), dtype=np.int64)
         self._cosines = (inputs.question_vectors @ self.vectors().T).astype(np.float64)
-        self._index = LexicalIndex()
-        for row, group in enumerate(self.groups):
-            held: Counter[int] = Counter()
-            for member in group:
-                held.update(inputs.term_counts[member])
-            self._index.add_hashed(row, held)
-        asked = inputs.question_terms
-        self._lexical = np.array([self._index.scores(each, len(self.groups)) for each in asked], dtype=np.float64)
         self._lengths = np.array([sum(each.values()) for each in inputs.term_counts], dtype=np.float64)
 
     def __len__(self) -> int:
@@ -113,7 +106,8 @@ class Compressed:
     def shares(self, setting: Setting) -> Shares:
         """Of each question the share of its gold turns that fit into the characters, shape (questions,)."""
         depth = max(setting.k, DEPTH)
-        ranked = rank_all(self._lexical, self._cosines, self._said_at, setting.k, depth, setting.agpr)
+        lexical = self._by_members if setting.opened else self._by_text
+        ranked = rank_all(lexical, self._cosines, self._said_at, setting.k, depth, setting.agpr)
         found: list[float] = []
         for number, question in enumerate(self.inputs.questions):
             rows, scores = ranked.rows[number].tolist(), ranked.values[number].tolist()
@@ -123,6 +117,34 @@ class Compressed:
                 pieces = self._leave_whole(rows)
             found.append(len(_fit(pieces, setting.characters) & question.gold) / len(question.gold))
         return np.array(found)
+
+    @cached_property
+    def _members(self) -> LexicalIndex:
+        """The groups by their members' words, as the daemon searches those that are opened."""
+        index = LexicalIndex()
+        for row, group in enumerate(self.groups):
+            index.add_together(row, [self.inputs.term_counts[member] for member in group])
+        return index
+
+    @cached_property
+    def _by_members(self) -> NDArray[np.float64]:
+        """What each question's words find of them, shape (questions, groups)."""
+        return self._score(self._members)
+
+    @cached_property
+    def _by_text(self) -> NDArray[np.float64]:
+        """The same by all that a group says, as the daemon searches what a model wrote."""
+        index = LexicalIndex()
+        for row, group in enumerate(self.groups):
+            held: Counter[int] = Counter()
+            for member in group:
+                held.update(self.inputs.term_counts[member])
+            index.add_hashed(row, held)
+        return self._score(index)
+
+    def _score(self, index: LexicalIndex) -> NDArray[np.float64]:
+        asked = self.inputs.question_terms
+        return np.array([index.scores(each, len(self.groups)) for each in asked], dtype=np.float64)
 
     def _leave_whole(self, rows: list[int]) -> Iterator[_Piece]:
         memories = self.inputs.memories
@@ -158,15 +180,15 @@ class Compressed:
     def nearness(self, question: int, near: Near) -> list[float]:
         """Of every memory to a question, not below 0.
 
-        By words it is what `LexicalIndex.score_counts` of the compressed index gives its text.
+        By words it is what `LexicalIndex.score_counts` of the index by members' words gives its text.
         """
         inputs = self.inputs
         if near is Near.COSINE:
             cosines: list[float] = np.maximum(inputs.vectors @ inputs.question_vectors[question], 0).tolist()
             return cosines
-        weights = self._index.weights(inputs.question_terms[question])
+        weights = self._members.weights(inputs.question_terms[question])
         counts = inputs.asked[question]
-        mean = self._lengths.sum() / len(self.groups)
+        mean = np.mean([round(self._lengths[list(group)].mean()) for group in self.groups])
         shares = counts / (counts + K1 * (1 - B + B * self._lengths / mean))
         scores: list[float] = (np.array(list(weights.values())) @ shares).tolist()
         return scores

@@ -158,10 +158,7 @@ def test_members_are_as_near_by_words_as_the_product_has_it() -> None:
     groups: Groups = [(0, 1), (2, 3), (4, 5)]
     index = LexicalIndex()
     for row, group in enumerate(groups):
-        counts = dict[int, int]()
-        for member in group:
-            counts |= {term: counts.get(term, 0) + n for term, n in talk.term_counts[member].items()}
-        index.add_hashed(row, counts)
+        index.add_together(row, [talk.term_counts[member] for member in group])
     weights = index.weights(talk.question_terms[0])
 
     near = Compressed(talk, groups).nearness(0, Near.WORDS)
