@@ -20,14 +20,14 @@ from projections.recall.expanding import Related, expand
 from projections.recall.filters import Filters, Passed, Sieve, passing_rows
 from projections.recall.hits import Entries, Hits
 from projections.recall.naming import named_shares
-from projections.recall.nodes import NodeSet, View
+from projections.recall.nodes import NodeKind, NodeSet, View
 from projections.recall.opening import Inside, Opening, outline_opened
 from projections.recall.rows import Outline
 from projections.recall.scoring import Context, Leading, Scores, score
 from projections.recall.selecting import Ranked, Recalled, drop_carried, fit, put_first
 from projections.recall.sessions import asks_of_many, score_sessions
 from projections.recall.temporal import TimeStep, plan_time
-from projections.recall.term_scores import weigh_held
+from projections.recall.term_scores import Holding
 from projections.recall.time_question import TimeQuestion
 from projections.recall.tokens import query_terms
 
@@ -169,13 +169,14 @@ def choose(nodes: NodeSet, request: RecallRequest, prepared: Prepared, leading: 
         is_opened = request.is_opened(node) or opening.sieve.leaves_out(node)
         return opening.look(node) if is_opened else ()
 
-    inside = {each.id: look(each.id) for each in outlines}
-    outlines = [outline_opened(each, inside[each.id]) for each in outlines]
+    inside = {each.id: look(each.id) for each in outlines if each.kind is NodeKind.GROUP}
+    outlines = [outline_opened(each, inside.get(each.id, ())) for each in outlines]
     selected = _select(nodes, request, prepared, list(map(_as_ranked, outlines, first)))
     shown = selected[: request.k]
     shown_rows = [nodes.row_of[each.node.id] for each in shown]
-    whose = ascribe(nodes, prepared.terms, rows, prepared.context.named)
-    confidence = judge(_weigh(nodes, prepared.terms, shown_rows, whose))
+    holding = Holding(nodes, prepared.terms)
+    whose = ascribe(nodes, holding, rows, prepared.context.named)
+    confidence = judge(Evidence(*holding.share(shown_rows), len(nodes), whose) if shown_rows else None)
     if request.characters_max is not None:
         shown = list(fit(shown, request.characters_max))
     found = nodes.nodes_at(shown_rows[: len(shown)])
@@ -184,10 +185,10 @@ def choose(nodes: NodeSet, request: RecallRequest, prepared: Prepared, leading: 
         for node, each in zip(found, shown, strict=True)
     ]
     for node in found:
-        if node.id not in inside:  # what people said of facts comes unasked
+        if node.kind is NodeKind.GROUP and node.id not in inside:  # what people said of facts comes unasked
             inside[node.id] = look(node.id)
     # Of what is shown alone: who tells of members reads what each of them says.
-    opened = {node.id: inside[node.id] for node in found if inside[node.id]}
+    opened = {node.id: inside[node.id] for node in found if inside.get(node.id)}
     narrowed = frozenset(filter(opening.sieve.leaves_out, opened))
     return Recollection(memories, confidence, prepared, leading, rows, ranked, selected, opened, narrowed)
 
@@ -222,7 +223,10 @@ def _still_there(
         found = [nodes.row_of.get(names[start : start + REFERENCE_BYTES], -1) for start in starts]
         rows = np.array(found, dtype=np.intp)
         leading, rows = leading.take(np.flatnonzero(rows >= 0)), rows[rows >= 0]
-    kept = Sieve(nodes, request.filters).keep_groups(rows)
+    sieve = Sieve(nodes, request.filters)
+    if not sieve.leaves_something and not request.hidden:
+        return leading, rows
+    kept = sieve.keep_groups(rows)
     if request.hidden and rows.size:
         kept &= nodes.shown(rows, request.hidden)
     return leading.take(np.flatnonzero(kept)), rows[kept]
@@ -244,8 +248,3 @@ def _select(nodes: NodeSet, request: RecallRequest, prepared: Prepared, ranked: 
         if place < rows.size and rows[place] == nodes.row_of[node.id]
     ]
     return put_first([memory for memory in ranked if memory.node.stated], stated, rest)
-
-
-def _weigh(nodes: NodeSet, terms: tuple[str, ...], rows: list[int], whose: float) -> Evidence | None:
-    """What speaks for these rows as an answer; None without any."""
-    return Evidence(*weigh_held(nodes, terms, rows), len(nodes), whose) if rows else None

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from projections.recall.rows import NodeKind
-from projections.recall.term_scores import weigh_terms
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    import numpy as np
     from numpy.typing import NDArray
 
     from projections.recall.nodes import NodeSet
+    from projections.recall.term_scores import Holding
 
     Rows = NDArray[np.intp]
 
@@ -28,7 +25,7 @@ CANDIDATES: Final = 25
 HELD_SHARE_MAX: Final = 1 / 8
 
 
-def ascribe(nodes: NodeSet, terms: Sequence[str], rows: Rows, named: NDArray[np.float32] | None) -> float:
+def ascribe(nodes: NodeSet, holding: Holding, rows: Rows, named: NDArray[np.float32] | None) -> float:
     """How much more of a question the best fact holds that names all whom it names than the best that names none.
 
     From -1 to 1; 0 when it names nobody. `rows`: the candidates, best first; `named`: of each row of all, above 0
@@ -40,7 +37,11 @@ def ascribe(nodes: NodeSet, terms: Sequence[str], rows: Rows, named: NDArray[np.
     facts = facts[nodes.of_kinds(facts, (NodeKind.FACT, NodeKind.GROUP))]
     if not facts.size:
         return 0.0
-    shares = weigh_terms(nodes, terms, facts.tolist(), HELD_SHARE_MAX * len(nodes))
-    of_facts, most = named[facts], named.max()
-    theirs, others = shares[of_facts == most], shares[of_facts == 0]
-    return float(theirs.max(initial=0.0)) - float(others.max(initial=0.0))
+    shares = holding.shares(facts.tolist(), HELD_SHARE_MAX * len(nodes))
+    most, theirs, others = float(named.max()), 0.0, 0.0
+    for share, of_fact in zip(shares, named[facts].tolist(), strict=True):
+        if of_fact == most:
+            theirs = max(theirs, share)
+        elif not of_fact:
+            others = max(others, share)
+    return theirs - others

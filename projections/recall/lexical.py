@@ -239,12 +239,15 @@ class LexicalIndex:
         shares[counts == 0] = 0.0
         return holders, shares
 
-    def held(self, terms: Sequence[str], rows: Sequence[int]) -> tuple[list[int], list[list[bool]]]:
-        """How many rows hold each term, and, by term, whether each of these rows does."""
+    def number(self, terms: Iterable[str]) -> tuple[list[int | None], list[int]]:
+        """The number of each term, for `held`, None where no row holds it; and how many rows do."""
         numbers = [self._postings.find(each) for each in hash_terms(self._key, terms)]
-        holders = [0 if number is None else self._postings.holders(number) for number in numbers]
-        of_rows = [frozenset(self._numbers_of(row) if row in self else ()) for row in rows]
-        return holders, [[number in each for each in of_rows] for number in numbers]
+        return numbers, [0 if number is None else self._postings.holders(number) for number in numbers]
+
+    def held(self, numbers: Sequence[int | None], rows: Iterable[int]) -> list[list[bool]]:
+        """By row, whether it holds each term of these numbers."""
+        of_rows = [frozenset(array("I", self._terms_of[row] or b"") if row in self else ()) for row in rows]
+        return [[number in held for number in numbers] for held in of_rows]
 
     def weights(self, terms: Iterable[str]) -> dict[int, float]:
         """How much each term says, by its hash, in the order of the hashes; also one that no row holds."""

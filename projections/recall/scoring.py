@@ -110,7 +110,7 @@ class Context:
 
     def speak(self, scores: NDArray[np.floating[Any]], rows: Rows | None = None) -> NDArray[np.floating[Any]]:
         """The scores of these rows (None: of all) with that; the array itself may be changed."""
-        sessions = self.sessions.astype(scores.dtype)
+        sessions = self.sessions.astype(scores.dtype, copy=False)
         of_run, lengths = self.runs
         if rows is not None:
             scores += sessions.take(self.session_of[rows])
@@ -171,8 +171,10 @@ class Scores:
         rows = self.rows if among is None else among
         if not rows.size:
             return self.measure(rows, 0)
-        rough, meaning = self.rough[rows], self._meaning
-        near = rows[_near(rough, count, self._margin())]
+        meaning, everywhere = self._meaning, among is None and rows.size == self.view.size
+        near = _near(self.rough if everywhere else self.rough[rows], count, self._margin())
+        if not everywhere:
+            near = rows[near]
         most = _ROWS_PER_ANSWER_MAX * count
         if meaning is not None and near.size > most:
             near = near[np.lexsort((self.view.ids[near], -self.rough[near]))[:most]]
@@ -303,7 +305,7 @@ def _hear_beside(lexical: Column, rows: Rows, view: View, words: Scale) -> Colum
 
 def _score_exactly(lexical: Column, near_by: Column | None, words: Scale, meaning: Scale | None) -> Column:
     """The words' scores of a few rows and how near they are, together; `near_by` is on the scale of `meaning`."""
-    fused = words.apply(np.clip(lexical, words.low, words.high))
+    fused = words.apply(np.minimum(np.maximum(lexical, words.low), words.high))
     if near_by is not None and meaning is not None:
         # The scale was taken from rough cosines; the best rows may lie a little above it, and keep that.
         fused += meaning.apply(np.maximum(near_by, meaning.low))

@@ -76,9 +76,7 @@ def _quantise(vectors: NDArray[np.floating]) -> Quantised:
         with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused
             vectors = vectors.astype(np.float16)
     halves = vectors.astype(np.float32)
-    largest = np.maximum(
-        np.maximum.reduce(halves, axis=1, initial=0.0), -np.minimum.reduce(halves, axis=1, initial=0.0)
-    )
+    largest = np.maximum.reduce(np.abs(halves), axis=1, initial=0.0)
     if not np.maximum.reduce(largest, initial=0.0) < np.inf:  # or not a number
         raise VectorRefused("a vector has a component that is not a finite number")
     if not largest.all():
@@ -144,14 +142,13 @@ class SlabPicture:
     def scan(self, query: Quantised) -> Column:
         """The approximate cosine of each row with a query, shape (size,); 0 for rows without a vector."""
         found = np.empty((1, self.size), dtype=np.float32)
-        steps = np.empty(self.size, dtype=np.float32)
         start, factor = 0, np.float32(65536.0 * query.steps[0])
         for block in self._blocks:
             end = min(start + len(block.steps), self.size)
             integer_products(query.high, block.high[: end - start], found[:, start:end])
-            np.multiply(block.steps[: end - start], factor, out=steps[start:end])
+            found[0, start:end] *= block.steps[: end - start] * factor  # while it is in the processor's cache
             start = end
-        cosines: Column = np.multiply(found[0], steps, out=steps)
+        cosines: Column = found[0]
         return cosines
 
     def error(self, query: Quantised) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress
 
@@ -34,32 +34,37 @@ def score_terms(nodes: NodeSet, terms: Sequence[str], rows: Sequence[int]) -> Te
     return TermScores(distinct, weights, tuple(holders), scores)
 
 
-def weigh_held(nodes: NodeSet, terms: Sequence[str], rows: Sequence[int]) -> tuple[float, float]:
-    """The share of the terms, rare ones counting more, that the best of some rows holds, and all of them do.
+class Holding:
+    """Which memories hold which terms of a question; the terms are looked up once for all that is asked."""
 
-    A term that no node holds counts as one that a single node does: it may be another word for what was said.
-    """
-    holders, held = nodes.lexical.held(tuple(sorted(set(terms))), rows)
-    # A handful of numbers: without numpy, as this is asked for every answer.
-    counts = [max(each, 1) for each in holders]
-    weights = [math.log1p((len(nodes) - count + 0.5) / (count + 0.5)) for count in counts]
-    total = sum(weights)
-    if not total:
-        return 0.0, 0.0
-    best = max(sum(compress(weights, of_row)) for of_row in zip(*held, strict=True))
-    return best / total, sum(compress(weights, map(any, held))) / total
+    def __init__(self, nodes: NodeSet, terms: Iterable[str]) -> None:
+        self._nodes = nodes
+        self._numbers, self._holders = nodes.lexical.number(sorted(set(terms)))
 
+    def share(self, rows: Sequence[int]) -> tuple[float, float]:
+        """The share of the terms, rare ones counting more, that the best of some rows holds, and all of them do.
 
-def weigh_terms(
-    nodes: NodeSet, terms: Sequence[str], rows: Sequence[int], holders_max: float
-) -> NDArray[np.float64]:
-    """The share of the terms that each row holds, rare ones counting more; without those that more nodes hold."""
-    holders, held = nodes.lexical.held(tuple(sorted(set(terms))), rows)
-    counts = np.array(holders, dtype=np.float64)
-    weights = np.where(counts <= holders_max, _weigh(len(nodes), np.maximum(counts, 1.0)), 0.0)
-    total = float(weights.sum())
-    shares: NDArray[np.float64] = weights @ np.array(held, dtype=np.float64).reshape(len(holders), len(rows))
-    return shares / total if total else shares
+        A term that no node holds counts as one that a single node does: it may be another word for what was said.
+        """
+        weights = self._weigh()
+        total = sum(weights)
+        if not total:
+            return 0.0, 0.0
+        held = self._nodes.lexical.held(self._numbers, rows)
+        best = max(sum(compress(weights, of_row)) for of_row in held)
+        return best / total, sum(compress(weights, map(any, zip(*held, strict=True)))) / total
+
+    def shares(self, rows: Iterable[int], holders_max: float) -> list[float]:
+        """The share of the terms that each row holds, rare ones counting more; those of more holders not."""
+        pairs = zip(self._weigh(), self._holders, strict=True)
+        weights = [weight if held <= holders_max else 0.0 for weight, held in pairs]
+        total = sum(weights) or 1.0
+        return [sum(compress(weights, of_row)) / total for of_row in self._nodes.lexical.held(self._numbers, rows)]
+
+    def _weigh(self) -> list[float]:
+        # A handful of numbers: without numpy, as this is asked for every answer.
+        counts = (max(each, 1) for each in self._holders)
+        return [math.log1p((len(self._nodes) - count + 0.5) / (count + 0.5)) for count in counts]
 
 
 def _weigh(nodes: int, holders: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ from projections.recall.agpr import ANY_EMBEDDER, NO_EMBEDDER, AgprParameters
 from projections.recall.answering import ROWS_PER_MEMORY, RecallRequest
 from projections.recall.nodes import NodeKind, NodeSet, SearchNode
 from projections.recall.selecting import Recalled
-from projections.recall.term_scores import weigh_held
+from projections.recall.term_scores import Holding
 from projections.texts import FactText, TurnsText
 from tests.builders import KEYS, MONDAY, an_id
 
@@ -186,8 +186,8 @@ def test_a_share_of_the_question_is_held_by_the_best_memory_and_by_all_together(
     common, rare = math.log(1 + 1.5 / 2.5), math.log(1 + 2.5 / 1.5)
     total = common + 3 * rare
 
-    best, together = weigh_held(nodes, ["rex", "bark", "swim", "cow"], rows)
+    best, together = Holding(nodes, ["rex", "bark", "swim", "cow", "rex"]).share(rows)
 
     assert best == pytest.approx((common + rare) / total)
     assert together == pytest.approx((common + 2 * rare) / total)
-    assert weigh_held(nodes, [], rows) == (0.0, 0.0)
+    assert Holding(nodes, []).share(rows) == (0.0, 0.0)

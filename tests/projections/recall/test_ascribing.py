@@ -11,6 +11,7 @@ from projections.recall.ascribing import ascribe
 from projections.recall.confidence import OTHERS_MIN, Confidence, Evidence, judge
 from projections.recall.filters import entity_mark
 from projections.recall.nodes import NodeKind, NodeSet, SearchNode
+from projections.recall.term_scores import Holding
 from projections.recall.tokens import query_terms
 from projections.texts import TurnsText
 from tests.builders import KEYS, MONDAY, an_id
@@ -45,11 +46,15 @@ def test_it_is_the_best_of_theirs_less_the_best_of_others() -> None:
     rows = np.arange(nodes.size)
     kim = np.array([0, 1, 1, *([0] * 60)], dtype=np.float32)
 
-    assert ascribe(nodes, query_terms("greyhound shelter"), rows, kim) == pytest.approx(-1 / 3, abs=0.2)
-    assert ascribe(nodes, query_terms("greyhound shelter"), rows, 1 - kim) > 0
-    assert ascribe(nodes, query_terms("greyhound shelter"), rows, None) == 0
-    assert ascribe(nodes, query_terms("greyhound shelter"), rows[:0], kim) == 0
-    assert ascribe(nodes, query_terms("Kim"), rows, kim) == 0, "a name that half of all hold tells nothing"
+    assert ascribe(nodes, Holding(nodes, query_terms("greyhound shelter")), rows, kim) == pytest.approx(
+        -1 / 3, abs=0.2
+    )
+    assert ascribe(nodes, Holding(nodes, query_terms("greyhound shelter")), rows, 1 - kim) > 0
+    assert ascribe(nodes, Holding(nodes, query_terms("greyhound shelter")), rows, None) == 0
+    assert ascribe(nodes, Holding(nodes, query_terms("greyhound shelter")), rows[:0], kim) == 0
+    assert ascribe(nodes, Holding(nodes, query_terms("Kim")), rows, kim) == 0, (
+        "a name that half of all hold tells nothing"
+    )
 
 
 def test_a_memory_of_a_few_nodes_is_not_held_to_whom_it_speaks_of() -> None:

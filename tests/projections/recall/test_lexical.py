@@ -233,14 +233,17 @@ def test_shares_of_a_few_rows_are_those_of_the_scores_to_the_last_bit() -> None:
 
 def test_who_holds_a_term_is_told_of_a_few_rows_however_often_they_hold_it() -> None:
     index = built({0: ["cat"], 3: ["cat"] * 31 + ["dog"], 7: ["cat"] * 90, 8: ["owl"], 9: []})
-    holders, held = index.held(["cat", "dog", "owl", "cow"], [7, 3, 8, 0, 9])
+    numbers, holders = index.number(["cat", "dog", "owl", "cow"])
 
     assert holders == [3, 1, 1, 0]
-    assert held == [
-        [True, True, False, True, False],
-        [False, True, False, False, False],
-        [False, False, True, False, False],
-        [False, False, False, False, False],
+    assert index.held(numbers, [7, 3, 8, 0, 9, 5, 99]) == [
+        [True, False, False, False],
+        [True, True, False, False],
+        [False, False, True, False],
+        [True, False, False, False],
+        [False, False, False, False],
+        [False, False, False, False],
+        [False, False, False, False],
     ]
 
 

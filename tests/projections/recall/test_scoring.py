@@ -15,6 +15,7 @@ from projections.recall.nodes import NodeKind, NodeSet, SearchNode
 from projections.recall.scoring import Context, lead
 from projections.recall.sessions import make_table
 from projections.recall.tokens import query_terms
+from projections.steps import at_once
 from projections.texts import TurnsText
 from tests.builders import KEYS, MONDAY, an_id
 
@@ -113,6 +114,52 @@ def test_words_and_vectors_lead_nearly_as_the_formula_says(seed: int, smoothing:
         assert leading.cosine is not None
         assert np.allclose(leading.cosine, nodes.cosines(query)[leading.rows], atol=1e-6)
     assert found / total >= 0.99
+
+
+def test_hybrid_leaders_are_those_of_the_exact_scores() -> None:
+    """Of 1,000 leaders at most one may be another (performance.md 6)."""
+    nodes, parameters = a_set(4, 6_000), replace(NO_EMBEDDER, smoothing=0.2, cosine_weight=0.5)
+    rows = nodes.live_rows()
+    missed = 0
+    for number in range(25):
+        query, hits = unit_rows(200 + number, 1)[0], nodes.lexical.hits([f"word{number}", "word17"])
+        view = nodes.view(query)
+        scan = view.scan(np.empty(0), 40)
+        assert scan is not None
+        # The exact scores on the scales that the scan gives, which is what scores are told on.
+        words = stretched(hits.add_up(nodes.size), rows, cut=True)
+        low, high = float(scan[scan != 0].min()), float(scan.max())
+        near = (np.maximum(nodes.cosines(query), low) - low) / (high - low)
+        fused = 0.5 * near + 0.5 * words
+        exact = smooth(fused, *nodes.neighbours(), 0.2)
+        best = rows[np.argsort(-exact[rows].round(5), kind="stable")[:40]]
+        found = lead(view, hits, rows, parameters, 40).rows
+        missed += len(set(best.tolist()) - set(found.tolist()))
+
+    assert missed <= 1
+
+
+@pytest.mark.parametrize("batch", [1, 13, 900])
+def test_a_set_that_comes_back_from_a_snapshot_leads_to_the_last_bit(batch: int) -> None:
+    nodes, parameters = a_set(6, 800, vectors=False), replace(NO_EMBEDDER, cosine_weight=0.5)
+    thawed = NodeSet.thaw(at_once(nodes.freeze()), b"alice")
+    ids, vectors = list(nodes.row_of), unit_rows(6, len(nodes))
+    nodes.set_vectors(ids, vectors)
+    order = np.random.default_rng(batch).permutation(len(ids))
+    for places in np.array_split(order, -(-len(ids) // batch)):
+        thawed.set_vectors([ids[place] for place in places.tolist()], vectors[places])
+    for number in range(5):
+        query, terms = unit_rows(300 + number, 1)[0], [f"word{number}", "word9"]
+        expected, again = (
+            lead(each.view(query), each.lexical.hits(terms), each.live_rows(), parameters, 40)
+            for each in (nodes, thawed)
+        )
+
+        assert again.rows.tolist() == expected.rows.tolist()
+        assert again.smoothed.tolist() == expected.smoothed.tolist()
+        assert again.cosine is not None
+        assert expected.cosine is not None
+        assert again.cosine.tolist() == expected.cosine.tolist()
 
 
 def test_scores_that_hardly_differ_are_told_apart() -> None:

@@ -74,6 +74,40 @@ def test_some_rows_are_answered_in_their_order_across_blocks() -> None:
     )
 
 
+@pytest.mark.parametrize("count", [0, 1, 9, 400])
+def test_rows_of_several_blocks_are_taken_as_they_were_put_in_any_order_and_repeated(count: int) -> None:
+    size = 2 * BLOCK_ROWS + 500
+    slab = filled(unit_rows(13, size))
+    slab.clear(BLOCK_ROWS + 3)
+    picture, query = slab.picture(size), quantise(unit_rows(14, 1))
+    rows = np.random.default_rng(count).integers(0, size, count)
+    rows[: count // 2] = BLOCK_ROWS + 3  # repeated, and without a vector
+    taken, every = picture.take(rows), quantise(unit_rows(13, size))
+    expected = [0 if row == BLOCK_ROWS + 3 else every.steps[row] for row in rows.tolist()]
+
+    assert taken.high.shape == taken.low.shape == (count, WIDTH)
+    assert taken.steps.tolist() == expected
+    for row, high, low in zip(rows.tolist(), taken.high, taken.low, strict=True):
+        assert not high.any() if row == BLOCK_ROWS + 3 else np.array_equal(high, every.high[row])
+        assert not low.any() if row == BLOCK_ROWS + 3 else np.array_equal(low, every.low[row])
+    assert picture.cosines(rows, query).tolist() == [
+        float(picture.cosines(np.array([row]), query)[0]) for row in rows.tolist()
+    ]
+
+
+@pytest.mark.parametrize("batch", [1, 7, 5_000])
+def test_a_scan_is_the_exact_products_of_the_high_bytes_however_the_vectors_came(batch: int) -> None:
+    size = BLOCK_ROWS + 300
+    slab, query = Slab(WIDTH), quantise(unit_rows(16, 1))
+    for rows in np.array_split(np.random.default_rng(batch).permutation(size), -(-size // batch)):
+        slab.put(rows, slab.check(unit_rows(15, size)[rows]))
+    kept = quantise(unit_rows(15, size))
+    products = kept.high.astype(np.int64) @ query.high[0].astype(np.int64)
+    expected = products.astype(np.float32) * (kept.steps * np.float32(65536.0 * query.steps[0]))
+
+    assert slab.picture(size).scan(query).tolist() == expected.tolist()
+
+
 def test_what_came_as_float16_is_kept_to_the_same_bits() -> None:
     vectors = unit_rows(5, 50)
     one, other = quantise(vectors), quantise(vectors.astype(np.float16))
