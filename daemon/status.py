@@ -134,6 +134,8 @@ class Status:
 
     async def status(self, params: StatusParams) -> DaemonStatus:
         """The state of daemon, bus, log, worker and models; with a user, also the watermark."""
+        # First: whoever sees a message read here finds what it brought in the watermark.
+        bus = await self._show_bus()
         watermark = waits = user = None
         if params.user_id is not None:
             user = self._log.keys.user(params.user_id)
@@ -145,7 +147,7 @@ class Status:
         models, totals = self._models, await self._models.watch.look()
         return DaemonStatus(
             daemon=self._show_daemon(),
-            bus=await self._show_bus(),
+            bus=bus,
             health=self._judge(models.watch.trouble),
             ingest=IngestShown(self._ingest.paused, self._ingest.ignored),
             subscriptions=[await show_reading(each) for each in self._readings],

@@ -21,7 +21,7 @@ from memforest.errors import AnswerOverdue, Busy, Conflict, ProtocolError, Reque
 from memforest.wire import REQUEST_BYTES_MAX, encode_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from memforest.native import Record
     from memforest.wire import Call, JsonObject
@@ -53,8 +53,9 @@ class Tally:
     memories: int = 0
     duplicates: int = 0
     sessions_closed: int = 0
-    # The last event key of each user: what to wait for.
+    # What to wait for: the last event key of each user, and the last place on the bus.
     last_keys: dict[str, str] = field(default_factory=dict[str, str])
+    last_seq: int = 0
     # Everyone of whom something was sent, and the sessions it belongs to.
     sessions: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
 
@@ -103,6 +104,7 @@ def _send(
         closed = _patiently(caller, close, pause)
         tally.sessions_closed += 1
         tally.duplicates += closed.duplicate
+        tally.last_seq = max(tally.last_seq, closed.seq)
         if closed.key:
             tally.last_keys[batch[0].user_id] = closed.key
     else:
@@ -113,6 +115,7 @@ def _send(
             else:
                 tally.turns += len(record.body.get("turns", (record,)))
             tally.duplicates += receipt.duplicate
+            tally.last_seq = max(tally.last_seq, receipt.seq)
             if receipt.keys:
                 tally.last_keys[record.user_id] = receipt.keys[-1]
     for record in batch:
@@ -161,7 +164,7 @@ def with_ids(record: Record, prefix: str) -> JsonObject:
 
 def wait_until_built(
     caller: Caller,
-    last_keys: Mapping[str, str],
+    sent: Tally,
     timeout_s: float,
     pause: Callable[[float], None] = time.sleep,
     tell: Callable[[str], None] | None = None,
@@ -169,13 +172,16 @@ def wait_until_built(
 ) -> None:
     """Return when what was published is projected and no work of these users waits.
 
+    Of what was `sent` the last keys are waited for, and the last place on the bus: where an earlier message had
+    the same key, it is there before this one is read.
+
     A message that the daemon did not take ends the waiting for it, too. `tell` gets a sentence when a model or a
     budget holds the work up, and another when the reason is another; `pending` how much waits, each time it is
     looked at. Raises AnswerOverdue after `timeout_s`.
     """
     told = ""
     deadline = time.monotonic() + timeout_s
-    for user_id, key in last_keys.items():
+    for user_id, key in sent.last_keys.items():
         # The watermark alone is not enough: before the message is read from the bus nothing waits.
         arrived = built = False
         while not (arrived and built):
@@ -191,7 +197,8 @@ def wait_until_built(
                 mark = status.watermark
                 if mark is None:
                     raise ProtocolError("The daemon's status of a user has no watermark.")
-                built = mark.is_current
+                is_read = status.read_to is None or status.read_to >= sent.last_seq
+                built = mark.is_current and is_read
                 if pending is not None:
                     pending(mark.pending)
                 reason = "" if built else status.held_up_by

@@ -227,6 +227,12 @@ class Status:
     compaction: CompactionProgress | None = None
 
     @property
+    def read_to(self) -> int | None:
+        """The place on the bus up to which the daemon has recorded what stands there; None if it does not say."""
+        found = self._find("bus", "read_to")
+        return found if isinstance(found, int) else None
+
+    @property
     def held_up_by(self) -> str:
         """Why building waits: a chat model that does not answer, or a budget that is used up; empty if neither."""
         if self._find("models", "chat", "circuit") == "open":

@@ -26,7 +26,7 @@ from memforest.client import AsyncClient
 from memforest.errors import Conflict, InvalidInput, MemForestError, NotFound
 from memforest.judged import judge_answer
 from memforest.native import Record
-from memforest.publishing import publish, wait_until_built
+from memforest.publishing import Tally, publish, wait_until_built
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -152,12 +152,12 @@ class Bench:
         stage = conversation.stages[number]
         self._watch.doing(f"publishing {name}")
         started = time.perf_counter()
-        last_keys: dict[str, str] = {}
+        sent = Tally()
         for tally in publish(client, _records_of(stage, user_id), done=0, id_prefix=f"{name}-{number}"):
-            last_keys = tally.last_keys
+            sent = tally
         self._watch.doing(f"building {name}")
         watch = self._watch
-        wait_until_built(client, last_keys, self._plan.wait_s, tell=watch.doing, pending=watch.waiting)
+        wait_until_built(client, sent, self._plan.wait_s, tell=watch.doing, pending=watch.waiting)
         spent = look_up_spending(client).since(begun.before)
         sessions = client.sessions(user_id)
         _check_recorded(sum(each.turns for each in sessions), conversation.stages[: number + 1])

@@ -11,7 +11,7 @@ from memforest import adding
 from memforest.commands.completing import complete_session, complete_user
 from memforest.commands.options import with_daemon
 from memforest.commands.sending import WAIT_TIMEOUT_S
-from memforest.publishing import wait_until_built
+from memforest.publishing import Tally, wait_until_built
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +72,8 @@ def add(
     result = client.request(call.method, call.params, repeatable=call.repeatable)
     published = call.read(result)
     if wait:
-        wait_until_built(client, {user: published.keys[-1]}, WAIT_TIMEOUT_S, tell=screen.note)
+        sent = Tally(last_keys={user: published.keys[-1]}, last_seq=published.seq)
+        wait_until_built(client, sent, WAIT_TIMEOUT_S, tell=screen.note)
     if screen.as_json:
         sent = call.params["messages"][0]
         screen.json({**result["published"][0], "session_id": session, "turn_id": sent["id"], "built": wait})

@@ -71,7 +71,7 @@ def send_file(
     progress.remove()
     if before is None:
         return Sent(tally, start, False, 0, ())
-    wait_until_built(client, tally.last_keys, waiting.timeout_s, tell=tell)
+    wait_until_built(client, tally, waiting.timeout_s, tell=tell)
     return _look_after(client, tally, start, before)
 
 

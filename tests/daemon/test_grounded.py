@@ -386,9 +386,9 @@ def test_a_turn_of_a_megabyte_takes_no_longer_than_the_part_of_it_that_is_shown(
         memories = [a_memory(n, "湖に住む " * (characters // 5)) for n in range(3)]
         runs: list[float] = []
         for _ in range(3):
-            started = time.perf_counter()
+            started = time.thread_time()
             choose_evidence(memories, {}, 1_000)
-            runs.append(time.perf_counter() - started)
+            runs.append(time.thread_time() - started)
         return min(runs)
 
     assert took_s(1_000_000) < 10 * took_s(5_000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from memforest import calls
 from memforest.errors import AnswerOverdue, Busy, InvalidInput
 from memforest.native import LINE_BYTES_MAX, BadRecord, Record, read_native
-from memforest.publishing import ProgressFile, batches, publish, wait_until_built, with_ids
+from memforest.publishing import ProgressFile, Tally, batches, publish, wait_until_built, with_ids
 from memforest.wire import encode_json, encode_request
 
 if TYPE_CHECKING:
@@ -164,12 +165,16 @@ class Script:
         return call.read(result)
 
 
+SENT = Tally(last_keys={"alice": "k"}, last_seq=1)
+
+
 def accepted(key: str = "k") -> JsonObject:
     return {"published": [{"stream": "M", "seq": 1, "duplicate": False, "keys": [key]}]}
 
 
-def watermark(pending: int) -> JsonObject:
-    return {"watermark": {"user_seq": 1, "projected_user_seq": 1, "pending": pending, "lag_s": 0}}
+def watermark(pending: int, read_to: int = 1) -> JsonObject:
+    mark = {"user_seq": 1, "projected_user_seq": 1, "pending": pending, "lag_s": 0}
+    return {"watermark": mark, "bus": {"read_to": read_to}}
 
 
 def test_a_busy_daemon_is_asked_again_and_not_for_ever() -> None:
@@ -190,9 +195,18 @@ def test_waiting_asks_for_the_event_first_and_then_until_nothing_is_pending() ->
     answer = {"memories": [], "context": "", **watermark(2)}
     script = Script(Busy(), answer, watermark(2), watermark(0))
 
-    wait_until_built(script, {"alice": "k"}, 60, pause=lambda _: None)
+    wait_until_built(script, SENT, 60, pause=lambda _: None)
 
     assert script.asked == ["query", "query", "status", "status"]
+
+
+def test_a_message_with_the_key_of_an_earlier_one_is_waited_for_until_it_is_read_from_the_bus() -> None:
+    answer = {"memories": [], "context": "", **watermark(0)}
+    script = Script(answer, watermark(0, read_to=4), watermark(1, read_to=5), watermark(0, read_to=5))
+
+    wait_until_built(script, replace(SENT, last_seq=5), 60, pause=lambda _: None)
+
+    assert script.asked == ["query", "status", "status", "status"]
 
 
 def test_waiting_says_once_what_model_or_budget_holds_it_up() -> None:
@@ -204,7 +218,7 @@ def test_waiting_says_once_what_model_or_budget_holds_it_up() -> None:
     script = Script(answer, *({**watermark(2), **each} for each in statuses), {**watermark(0), **used_up})
     told: list[str] = []
 
-    wait_until_built(script, {"alice": "k"}, 60, pause=lambda _: None, tell=told.append)
+    wait_until_built(script, SENT, 60, pause=lambda _: None, tell=told.append)
 
     assert [each.split(". ")[0] for each in told] == [
         "Work waits: the budget is used up",
@@ -214,7 +228,7 @@ def test_waiting_says_once_what_model_or_budget_holds_it_up() -> None:
 
 def test_waiting_ends_at_its_timeout() -> None:
     with pytest.raises(AnswerOverdue, match="Not built"):
-        wait_until_built(Script(), {"alice": "k"}, -1, pause=lambda _: None)
+        wait_until_built(Script(), SENT, -1, pause=lambda _: None)
 
 
 def test_progress_is_kept_for_the_same_file_daemon_and_selection_only(tmp_path: Path) -> None:

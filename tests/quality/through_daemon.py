@@ -11,7 +11,7 @@ import anyio
 from memforest import AsyncClient, Client
 from memforest.bench.evidence import Retrieved, recall_at, recall_within, reciprocal_rank
 from memforest.locomo import read_locomo
-from memforest.publishing import publish, wait_until_built
+from memforest.publishing import Tally, publish, wait_until_built
 from memforest.types import Answer
 from tests.quality.locomo import Category, Conversation, Question
 from tests.quality.measure import Scores, recall_worded
@@ -35,11 +35,11 @@ async def measure_daemon(path: Path, conversations: Sequence[Conversation]) -> l
 
 
 def _publish(path: Path, daemon: DaemonProcess) -> None:
-    last_keys: dict[str, str] = {}
+    sent = Tally()
     with Client(daemon.socket_path) as client:
         for tally in publish(client, read_locomo(path), done=0, id_prefix="locomo"):
-            last_keys = tally.last_keys
-        wait_until_built(client, last_keys, BUILD_WITHIN_S)
+            sent = tally
+        wait_until_built(client, sent, BUILD_WITHIN_S)
 
 
 async def _ask(client: AsyncClient, conversation: Conversation, question: Question) -> Scores:

@@ -82,11 +82,11 @@ def test_what_is_no_json_is_refused_without_a_word_of_it(text: str) -> None:
 
 
 def test_numbers_of_any_length_take_no_time() -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     value = read_json('{"facts": [' + "9" * 500_000 + ",]}", has_facts)
 
     assert value == {"facts": [float("inf")]}
-    assert time.perf_counter() - started < 1
+    assert time.thread_time() - started < 1
 
 
 def test_any_mutilation_is_read_or_refused_and_never_breaks() -> None:
@@ -113,8 +113,8 @@ def test_any_mutilation_is_read_or_refused_and_never_breaks() -> None:
 
 @pytest.mark.parametrize("piece", ["[", "{", '["', "{'", '{"a":[', "[[1],", "/* ", "\\", "```", "<think>"])
 def test_hostile_repetitions_are_over_soon(piece: str) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     with pytest.raises(JsonUnusable):
         read_json(("x" + piece * (200_000 // len(piece)))[:200_000], has_facts)
 
-    assert time.perf_counter() - started < 2
+    assert time.thread_time() - started < 2

@@ -161,11 +161,11 @@ def test_a_few_words_tell_no_language() -> None:
 )
 def test_hostile_repetitions_are_over_soon(piece: str) -> None:
     text = (piece * 10_000)[:8_000]
-    started = time.perf_counter()
+    started = time.thread_time()
     lost_denials(text, text[:2_000])
     invented_denial([text], text)
 
-    assert time.perf_counter() - started < 1.5
+    assert time.thread_time() - started < 1.5
 
 
 def test_a_page_of_denials_is_looked_for_in_another_page_word_by_word() -> None:

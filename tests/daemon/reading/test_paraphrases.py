@@ -119,7 +119,7 @@ def test_what_somebody_says_is_not_taken_for_pasted(said: str) -> None:
 
 @pytest.mark.parametrize("piece", ["1 ", "{", "a.b(", "\n", "```", "1,", "0", "at ", "def ", " ", "\n{", "a"])
 def test_hostile_repetitions_are_over_soon(piece: str) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     without_pasted((piece * 20_000)[:20_000] + "=")
 
-    assert time.perf_counter() - started < 0.5
+    assert time.thread_time() - started < 0.5

@@ -237,9 +237,9 @@ def test_it_never_raises(at: Instant) -> None:
 )
 def test_hostile_texts_take_no_longer_than_their_end(piece: str) -> None:
     long = piece * (200_000 // len(piece))
-    begun = time.perf_counter()
+    begun = time.thread_time()
     read_time_question(long, REFERENCE)
-    took = time.perf_counter() - begun
+    took = time.thread_time() - begun
 
     assert len(long) > 100 * QUESTION_CHARS_MAX
     assert took < 1.0
