@@ -251,7 +251,7 @@ async def test_all_groups_are_asked_at_once_and_everything_goes_on_meanwhile(par
     async with running_forgetter(parts), anyio.create_task_group() as tasks:
         tasks.start_soon(parts.compactor.compact, ALICE, 0.5)
         await parts.until_asked(8)  # the concurrency of these tests
-        with anyio.fail_after(2):
+        with anyio.fail_after(30):  # what hangs is never released meanwhile
             await parts.say("The dog is Rex.", session_id="s2")
             answer = await parts.ask("Rex", wait_for=parts.log.head)
         planned = answer.watermark.pending

@@ -139,7 +139,7 @@ async def test_facts_are_admitted_and_found_while_the_embedder_hangs_and_nobody_
         await wait_until(has_facts(parts, 2))
         await wait_until(lambda: embedder.calls > 0)
         await wait_until(lambda: not parts.worker.planner(ALICE).locked())
-        with anyio.fail_after(2):
+        with anyio.fail_after(30):  # what hangs is never released meanwhile
             await parts.say("A new turn comes.", session_id="s2")
             answer = await parts.ask("Rex", wait_for=parts.log.head)
         waiting = waiting_in(await parts.memory())
