@@ -309,8 +309,14 @@ async def connect(url: str) -> NatsClient:
     async def ignore(_: Exception) -> None:
         """The caller sees the error itself."""
 
+    # With 0 attempts the client would look for the server for ever.
     return await nats.connect(
-        url, allow_reconnect=False, connect_timeout=1, max_reconnect_attempts=0, error_cb=ignore
+        url,
+        allow_reconnect=False,
+        connect_timeout=1,
+        max_reconnect_attempts=1,
+        reconnect_time_wait=0,
+        error_cb=ignore,
     )
 
 

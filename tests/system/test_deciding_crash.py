@@ -19,6 +19,8 @@ from events.log import LogReader
 from events.memory import FactsAdmitted, FactsExtracted, IntervalSummarised
 from events.reading import read_user
 from events.registry import read_user_references
+from tests.faults.publishing import create_stream
+from tests.nats_server import running_server
 from tests.stub_models.process import StubProcess, running_stub_process
 from tests.system.daemon_process import (
     DaemonProcess,
@@ -148,8 +150,11 @@ async def run_lives(faults: tuple[str | None, ...]) -> None:
     async with AsyncExitStack() as opened:
         stub = await opened.enter_async_context(running_stub_process("--latency", "0.02"))
         folder = opened.enter_context(short_folder())
-        daemon = DaemonProcess(folder / "d", environ={**stub.environ()})
-        publisher = await opened.enter_async_context(publisher_to(daemon.bus_url))
+        # A bus of its own: a life that ends before all was said leaves the rest there for the next one.
+        server = await opened.enter_async_context(running_server(folder))
+        await create_stream(server.url)
+        daemon = DaemonProcess(folder / "d", server.url, environ={**stub.environ()})
+        publisher = await opened.enter_async_context(publisher_to(server.url))
         talk = Talk(publisher, rng)
         for fault in faults:
             await live_and_die(daemon, talk, fault, rng)
