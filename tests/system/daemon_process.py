@@ -248,11 +248,16 @@ async def until_recorded(client: AsyncClient, user_id: str, turns: int) -> None:
 
 
 async def until_built(client: AsyncClient, user_id: str) -> None:
-    """Return when a user's memory is as far as the log and nothing waits."""
+    """Return when the log is as far as the bus, a user's memory is as far as the log, and nothing waits.
+
+    Without the first a session that was closed just now would still be open. A bus that is away is not asked.
+    """
 
     async def is_built() -> bool:
-        mark = (await client.status(user_id)).watermark
-        return mark is not None and mark.is_current
+        status = await client.request("status", {"user_id": user_id})
+        mark = status["watermark"]
+        is_current = mark is not None and mark["projected_user_seq"] >= mark["user_seq"] and not mark["pending"]
+        return is_current and not status["bus"]["lag_messages"]
 
     await until(is_built, BUILT_WITHIN_S, "the memory was not built")
 
