@@ -40,7 +40,7 @@ async def test_without_a_server_a_fetch_is_empty_and_soon_back_and_later_it_reco
             await publish(bus, "one")
         await server.kill()
         async with running_bus(NatsBus(server.url)) as bus:
-            with anyio.fail_after(2):
+            with anyio.fail_after(10):
                 batch = await bus.fetch(None)
 
             assert batch == Batch((), None, reset=False)

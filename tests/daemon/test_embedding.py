@@ -30,7 +30,7 @@ from daemon.models.embedding import (
 from daemon.models.endpoint import Patience
 from projections.ports import EmbedderUnavailable, TextRefused
 from tests.openai_stub import Answers, Asked, Drips, Fault, Hangs, Mangles, OpenAiStub, Resets
-from tests.waiting import wait_until
+from tests.waiting import HANGS_AFTER_S, wait_until
 
 KEY = "sk-Xylophon"
 QUICK = Patience(attempt_s=2.0, call_s=4.0)
@@ -205,7 +205,7 @@ async def test_retry_after_is_waited_for(stub: OpenAiStub) -> None:
         await embedder.embed(["one"])
         took_s = time.perf_counter() - began
 
-    assert 1 <= took_s < 3
+    assert took_s >= 1
 
 
 @pytest.mark.parametrize("fault", [Hangs(), Drips()], ids=["hang", "drip"])
@@ -214,15 +214,13 @@ async def test_an_endpoint_that_says_nothing_or_never_ends_is_left_within_the_de
 ) -> None:
     stub.always = fault
     async with asking(stub, stored=SHORT) as embedder:
-        began = time.perf_counter()
-        reason = await refusal(embedder)
-        took_s = time.perf_counter() - began
+        with anyio.fail_after(HANGS_AFTER_S):
+            reason = await refusal(embedder)
         stub.always = None
         embedder.endpoint.circuit.note_success()
         await embedder.embed(["one"])  # the pool has a connection left
 
     assert "in time" in reason
-    assert took_s < 2
 
 
 async def test_nobody_there_and_no_such_host_have_their_reasons() -> None:
@@ -295,7 +293,7 @@ async def test_a_question_does_not_wait_for_stored_texts(stub: OpenAiStub) -> No
         for _ in range(4):
             tasks.start_soon(embedder.embed, ["stored"])
         await wait_until(lambda: stub.in_flight == 1)
-        with anyio.fail_after(1):
+        with anyio.fail_after(HANGS_AFTER_S):
             question = await embedder.embed_question("question")
         tasks.cancel_scope.cancel()
 
@@ -365,11 +363,10 @@ async def test_after_some_failures_it_is_not_asked_for_a_while_and_then_once(stu
     async with asking(stub) as embedder:
         for _ in range(FAILURES_MAX):
             await refusal(embedder)
-        began = time.perf_counter()
-        reason = await refusal(embedder)
-        with pytest.raises(EmbedderUnavailable):
-            await embedder.embed_question("a")
-        took_s = time.perf_counter() - began
+        with anyio.fail_after(OPEN_S / 2):  # nobody waits for it to close
+            reason = await refusal(embedder)
+            with pytest.raises(EmbedderUnavailable):
+                await embedder.embed_question("a")
         asked = len(stub.asked)
         stub.always = None
         embedder.endpoint.circuit._open_until = 0.0
@@ -380,7 +377,7 @@ async def test_after_some_failures_it_is_not_asked_for_a_while_and_then_once(stu
         await embedder.embed(["a"])
 
     assert "key" in reason
-    assert (asked, took_s < 0.2) == (FAILURES_MAX, True)
+    assert asked == FAILURES_MAX
     assert embedder.trouble is None
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 import tracemalloc
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -30,7 +29,7 @@ from daemon.models.endpoint import (
 )
 from daemon.models.retrying import ATTEMPTS_MAX, RETRIES_SAVED_MAX
 from tests.openai_stub import Answers, Asked, Drips, Fault, Floods, Hangs, OpenAiStub, Resets, running_stub
-from tests.waiting import wait_until
+from tests.waiting import HANGS_AFTER_S, wait_until
 
 PATH = "/chat/completions"
 KEYS = EndpointKeys("models.chat_url", "models.chat_model")
@@ -183,12 +182,10 @@ async def test_what_fails_is_asked_as_often_as_that_can_help_and_the_fault_is_to
 async def test_a_retry_after_that_means_nothing_is_a_pause_of_our_own(stub: OpenAiStub, header: str) -> None:
     stub.faults.append(Answers(429, {"retry-after": header}))
     async with asking(stub) as endpoint:
-        began = time.perf_counter()
-        answer = await ask(endpoint)
-        took_s = time.perf_counter() - began
+        with anyio.fail_after(HANGS_AFTER_S):
+            answer = await ask(endpoint)
 
     assert (answer, len(stub.asked)) == ("HELLO", 2)
-    assert took_s < 2
 
 
 async def test_retry_after_pauses_the_whole_endpoint_and_not_one_call(stub: OpenAiStub) -> None:
@@ -296,9 +293,8 @@ async def test_a_server_that_says_nothing_or_drips_is_left_within_the_deadlines(
 ) -> None:
     stub.always = fault
     async with asking(stub) as endpoint:
-        began = time.perf_counter()
-        raised = await failure(endpoint, patience=SHORT)
-        took_s = time.perf_counter() - began
+        with anyio.fail_after(HANGS_AFTER_S):
+            raised = await failure(endpoint, patience=SHORT)
         limit = endpoint.state.limit
         await wait_until(lambda: not stub.connections)
         stub.always = None
@@ -306,7 +302,6 @@ async def test_a_server_that_says_nothing_or_drips_is_left_within_the_deadlines(
 
     assert isinstance(raised, CallFailed)
     assert ("in time" in str(raised), raised.is_slow) == (True, True)
-    assert took_s < 1.5
     assert (limit < 4, answer) == (True, "HELLO")
 
 

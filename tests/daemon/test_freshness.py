@@ -10,6 +10,7 @@ from events.dead_letters import DeadLetter
 from events.errors import InvalidInput, MemForestError
 from tests.builders import ManualClock, a_batch, a_forgetting, a_place, a_turn
 from tests.daemon.parts_in_use import Parts, running_forgetter
+from tests.waiting import HANGS_AFTER_S
 
 
 async def test_the_watermark_tells_how_far_behind_the_answer_is(parts: Parts, clock: ManualClock) -> None:
@@ -47,7 +48,7 @@ async def test_wait_for_a_position_holds_the_query_until_it_is_folded(parts: Par
 async def test_wait_for_a_key_holds_the_query_until_its_turn_is_folded(parts: Parts) -> None:
     await parts.ask("Rome")
     async with running_forgetter(parts), anyio.create_task_group() as tasks:
-        with anyio.fail_after(5):
+        with anyio.fail_after(HANGS_AFTER_S):
             tasks.start_soon(parts.say, "I was in Rome.")
             answer = await parts.ask("Rome", wait_for="turn/alice/s1/t1/0")
 
@@ -58,7 +59,7 @@ async def test_wait_for_what_never_comes_waits_and_blocks_nobody(parts: Parts) -
     async with running_forgetter(parts), anyio.create_task_group() as tasks:
         for key in ("turn/alice/s1/never/0", 10_000):
             tasks.start_soon(lambda key=key: parts.ask("Rome", wait_for=key))  # type: ignore[misc]
-        with anyio.fail_after(2):
+        with anyio.fail_after(HANGS_AFTER_S):
             await parts.say("I was in Rome.")
             answer = await parts.ask("Rome", wait_for=1)
         tasks.cancel_scope.cancel()
@@ -67,7 +68,7 @@ async def test_wait_for_what_never_comes_waits_and_blocks_nobody(parts: Parts) -
 
 
 async def wait_for_key(parts: Parts, error: type[MemForestError]) -> MemForestError:
-    with anyio.fail_after(2), pytest.raises(error) as raised:
+    with anyio.fail_after(HANGS_AFTER_S), pytest.raises(error) as raised:
         await parts.ask("Rome", wait_for="turn/alice/s1/t1/0")
     return raised.value
 
@@ -86,7 +87,7 @@ async def test_wait_for_a_conflicting_or_refused_turn_answers_at_once(parts: Par
     conflict = await wait_for_key(parts, TurnInConflict)
     await parts.log.append_event(a_forgetting("s2"))
     await parts.log.append(a_batch(a_turn("too late", session_id="s2", turn_id="late")))
-    with anyio.fail_after(2), pytest.raises(TurnRefused) as refused:
+    with anyio.fail_after(HANGS_AFTER_S), pytest.raises(TurnRefused) as refused:
         await parts.ask("Rome", wait_for="turn/alice/s2/late/0")
 
     assert (conflict.code, refused.value.code) == ("conflict", "conflict")
@@ -106,7 +107,7 @@ async def test_wait_for_a_conflicting_or_refused_turn_answers_at_once(parts: Par
     ],
 )
 async def test_a_key_that_nothing_is_ever_recorded_under_is_refused_at_once(parts: Parts, key: str | int) -> None:
-    with anyio.fail_after(2), pytest.raises(InvalidInput, match="wait_for"):
+    with anyio.fail_after(HANGS_AFTER_S), pytest.raises(InvalidInput, match="wait_for"):
         await parts.ask("Rome", wait_for=key)
 
 

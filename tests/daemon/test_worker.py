@@ -18,7 +18,7 @@ from tests.builders import KEYS, MONDAY, SECRET, ManualClock, a_forgetting, seed
 from tests.daemon.parts_in_use import ALICE, QUICK, Parts, build_parts, event_types, running, unwritable
 from tests.scripted_models import UNREADABLE, Call, ModelFailed, ScriptedModel
 from tests.stored import stored_bytes, stored_rows
-from tests.waiting import wait_until
+from tests.waiting import HANGS_AFTER_S, wait_until
 
 
 def first_line(call: Call) -> str:
@@ -286,7 +286,7 @@ async def test_an_answer_that_cannot_be_written_is_kept_and_not_asked_for_again(
         with unwritable(log_path):
             parts.model.release()
             await wait_until(lambda: len(parts.reported.fields("worker.write_failed")) >= 2)
-            with anyio.fail_after(2):
+            with anyio.fail_after(HANGS_AFTER_S):
                 texts = await parts.texts("Rex")
         await parts.until_done()
         memory = await parts.memory()
