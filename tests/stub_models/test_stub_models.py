@@ -27,6 +27,7 @@ from tests.builders import MONDAY
 from tests.stub_models.faults import CATALOGUE, Fault, Faults, FaultUnknown, parse_faults
 from tests.stub_models.process import StubProcess, running_stub_process
 from tests.stub_models.sentences import Said, entities_of, facts_of, join, shorten
+from tests.stub_models.server import SLOW_S
 
 TURN = TurnText("user", "Ann", MONDAY, "I moved from Davis to Miami. Nice! We paid 300 dollars to Bob, you know?")
 CHUNK = ChunkText((TURN,))
@@ -157,7 +158,7 @@ async def test_each_fault_of_chat_answers_is_told_from_a_right_answer(
     for name in CATALOGUE:
         await stub.set_faults(f"{name}=10@extract" if name == "context_overflow" else f"{name}=1@extract")
         try:
-            with anyio.fail_after(2):
+            with anyio.fail_after(0.8 * SLOW_S):
                 answer = await ask(client, extraction_prompt(CHUNK))
         except Exception:
             continue
