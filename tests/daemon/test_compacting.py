@@ -99,6 +99,14 @@ async def until_compacted(parts: Parts) -> None:
     await wait_until(lambda: is_compacted(parts), message="the compaction does not come to an end")
 
 
+async def leave_merges_unanswered(parts: Parts, pause_s: float) -> None:
+    """The model goes away once merges are all that is asked: an answer after that would say that it is back."""
+    merges_max = QUICK.concurrency // 2
+    await wait_until(lambda: len(parts.model.waiting()) == len(parts.worker.in_flight) == merges_max)
+    for call in parts.model.waiting():
+        call.fail(ModelUnavailable("it is away", pause_s))
+
+
 def live_nodes(memory: Memory) -> int:
     return len(memory.canon.facts) - len(memory.units.group_of) + len(memory.units.groups)
 
@@ -401,9 +409,7 @@ async def test_while_the_model_is_away_groups_wait_and_cost_nothing(log: EventLo
     parts = build_parts(log, clock, model=MergesHeld(), online=ONLINE)
     async with running(parts):
         await learn(parts)
-        await parts.until_asked(QUICK.concurrency // 2)
-        for call in parts.model.waiting():
-            call.fail(ModelUnavailable("it is away", 0.3))
+        await leave_merges_unanswered(parts, 0.3)
         await wait_until(lambda: parts.worker.waiting_for_model > 0)
         waiting = parts.worker.count_planned(ALICE)
         parts.model.release()

@@ -12,7 +12,7 @@ from daemon.building.live_nodes import copy_standing, live_nodes
 from daemon.building.undoing import GroupUnknown, undo_groups
 from daemon.texts import read_texts
 from events.appending import Batch
-from events.envelope import NewEvent, Reference
+from events.envelope import NewEvent, RecordedEvent, Reference
 from events.errors import StaleDecision
 from events.eventtree import NodesMerged, Policy, PolicyChanged, UnitMembers
 from events.hindsight import read_hindsight
@@ -105,9 +105,12 @@ async def check_nothing_waited_for(daemon: Daemon, user: Reference) -> None:
 async def check_snapshot(daemon: Daemon, user: Reference) -> None:
     """A snapshot taken now is the same Memory, in all that is searched, too."""
     memory = await daemon.memories.catch_up(user)
-    if not memory.user_seq or memory.needs_rebuild:
+    log, read_to = list[RecordedEvent](), 0
+    while memory.user_seq != read_to:  # more may come, and be folded, while the log is read
+        read_to = memory.user_seq
+        log = await daemon.log.read(partial(read_user, user=user, after=0, limit=read_to))
+    if not read_to or memory.needs_rebuild:
         return
-    log = await daemon.log.read(partial(read_user, user=user, after=0, limit=memory.user_seq))
     again = thawed(memory, log)
 
     assert digest_memory(again) == digest_memory(memory)
